@@ -141,8 +141,11 @@ void evaluate(EvalOptions options) {
     options.model = adapted.weights.string();
     if (options.tokenizer.empty() && adapted.tokenizer != adapted.weights)
         options.tokenizer = adapted.tokenizer.string();
-    const RunSettings settings = eval_settings(options);
+    RunSettings settings = eval_settings(options);
     ModelSource source = find_eval_model(options, settings);
+    if (settings.data.sft && settings.data.sft->rows.max_length)
+        settings.data.sft->rows.max_length =
+            std::min(*settings.data.sft->rows.max_length, source.config.max_position_embeddings);
     std::vector<std::vector<AdapterWeights>> turns;  // one adapter each, or none
     for (const NamedAdapter& adapter : adapted.adapters)
         turns.push_back(open_adapter(&adapter, source.config));
@@ -226,7 +229,8 @@ void add_eval_command(const Command& app) {
         .needs(sft);
     command
         .add_option("--max_length", options->max_length,
-                    "with --sft: longest row, in tokens; what is longer is cut. 0: any length")
+                    "longest row, in tokens, up to the model's positions; what is longer is cut. "
+                    "0: any length")
         .needs(sft)
         .between(0, largest_count);
     command.add_option("--batch_size", options->batch_size, "rows per batch").between(1, largest_count);

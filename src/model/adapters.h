@@ -21,6 +21,7 @@ struct AdaptedWeight {
     double scale = 1;       ///< alpha/r, or alpha/√r
 
     bool is_embedding() const { return leaf == embedding_leaf; }
+    bool is_router() const { return leaf.ends_with(".block_sparse_moe.gate.weight"); }
     /// The names of its leaves.
     std::string a() const { return module() + (is_embedding() ? ".lora_embedding_A" : ".lora_A.weight"); }
     std::string b() const { return module() + (is_embedding() ? ".lora_embedding_B" : ".lora_B.weight"); }

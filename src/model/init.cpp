@@ -74,7 +74,7 @@ AdapterInit::AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::u
     std::map<std::string_view, const LeafSpec*> leaves;
     spec.for_each_leaf([&](const LeafSpec& leaf) { leaves[leaf.name] = &leaf; });
     TorchRng generator(seed);
-    for (const AdaptedWeight& adapted : adapters.weights) {
+    const auto pass_over = [&](const AdaptedWeight& adapted) {
         const Shape& shape = leaves.at(adapted.leaf)->shape;
         const auto a = static_cast<std::uint64_t>(adapted.rank * shape[1]),
                    b = static_cast<std::uint64_t>(adapted.rank * shape[0]);
@@ -84,12 +84,16 @@ AdapterInit::AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::u
             generator.skip_normal(a);
             before_.emplace(adapted.leaf, generator);
             generator.skip_normal(a);
-            continue;
+            return;
         }
         generator.skip_uniform(a + b);
         before_.emplace(adapted.leaf, generator);
         generator.skip_uniform(a);
-    }
+    };
+    // To transformers 5 a router is no module, and PEFT adapts single parameters after all modules.
+    for (const bool routers : {false, true})
+        for (const AdaptedWeight& adapted : adapters.weights)
+            if (adapted.is_router() == routers) pass_over(adapted);
 }
 
 void AdapterInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {

@@ -59,12 +59,24 @@ AdapterWeights::AdapterWeights(const fs::path& folder, const ModelConfig& model,
 }
 
 void AdapterWeights::check_numbers(const std::string& name) const {
-    for (const float value : read(name).values)
-        if (!std::isfinite(value))
-            throw Error(
-                fmt::format("{}: the tensor {} holds a number that is not finite ({}).", file().string(),
-                            name, value),
-                "The training that made it went wrong, or the file is damaged: take an earlier checkpoint.");
+    weights_->verify(name);
+    const Tensor tensor = weights_->find(name);
+    const std::int64_t rows = tensor.size(0), columns = rows > 0 ? tensor.numel() / rows : 0;
+    // A whole embedding may be among them.
+    const std::int64_t at_once = std::max<std::int64_t>(1, (1 << 20) / std::max<std::int64_t>(1, columns));
+    std::vector<float> values;
+    for (std::int64_t begin = 0; begin < rows; begin += at_once) {
+        const std::int64_t count = std::min(at_once, rows - begin);
+        values.resize(static_cast<std::size_t>(count * columns));
+        read_rows(tensor, begin, count,
+                  Tensor::of(values.data(), tensor.rank() == 1 ? Shape{count} : Shape{count, columns}));
+        for (const float value : values)
+            if (!std::isfinite(value))
+                throw Error(fmt::format("{}: the tensor {} holds a number that is not finite ({}).",
+                                        file().string(), name, value),
+                            "The training that made it went wrong, or the file is damaged: take an earlier "
+                            "checkpoint.");
+    }
     weights_->forget();
 }
 

@@ -95,7 +95,7 @@ def published_case(name, targets):
         parameter.requires_grad_(False)
     base = dict(model.named_parameters())
     published = published_names(base)
-    # In the order of the modules as they are published.
+    # In the order of the modules as they are published. PEFT draws routers last.
     leaves = []
     for layer in range(config["num_hidden_layers"]):
         names = [f"model.layers.{layer}.self_attn.q_proj.weight", f"model.layers.{layer}.block_sparse_moe.gate.weight"]
@@ -107,7 +107,7 @@ def published_case(name, targets):
     def draw():
         torch.manual_seed(SEED)
         adapters = {}
-        for leaf in leaves:
+        for leaf in sorted(leaves, key=lambda leaf: ".gate." in leaf):
             out, columns = published[leaf].shape
             lora_a, lora_b = torch.nn.Linear(columns, rank, bias=False), torch.nn.Linear(rank, out, bias=False)
             torch.nn.init.kaiming_uniform_(lora_a.weight, a=5**0.5)

@@ -90,7 +90,9 @@ bool test_in(Runtime& runtime, const Value& value, const Arguments& arguments) {
     return contains(runtime, other_value(runtime, arguments), value);
 }
 bool test_same(Runtime& runtime, const Value& value, const Arguments& arguments) {
-    return same(value, other_value(runtime, arguments));
+    const Value other = other_value(runtime, arguments);
+    if (value.is_text() && other.is_text()) runtime.step(value.text().size() / 64);
+    return same(value, other);
 }
 
 bool remainder_is(Runtime& runtime, const Value& value, const Value& divisor, std::int64_t wanted) {
@@ -109,11 +111,15 @@ bool test_odd(Runtime& runtime, const Value& value, const Arguments& arguments) 
 }
 bool test_lower(Runtime& runtime, const Value& value, const Arguments& arguments) {
     expect_no_arguments(runtime, "lower", arguments);
-    return is_lower(text_of(runtime, value));
+    const std::string text = text_of(runtime, value);
+    runtime.step(text.size() / 8);
+    return is_lower(text);
 }
 bool test_upper(Runtime& runtime, const Value& value, const Arguments& arguments) {
     expect_no_arguments(runtime, "upper", arguments);
-    return is_upper(text_of(runtime, value));
+    const std::string text = text_of(runtime, value);
+    runtime.step(text.size() / 8);
+    return is_upper(text);
 }
 bool test_filter(Runtime& runtime, const Value& value, const Arguments& arguments) {
     expect_no_arguments(runtime, "filter", arguments);

@@ -220,14 +220,15 @@ Value filter_abs(Runtime& runtime, const Value& value, const Arguments& argument
 }
 
 /// A text of digits with blanks around it and underscores between them, as int() and float() read it.
-std::string plain_digits(std::string_view text) {
-    std::string digits(stripped(text, true, true));
-    for (std::size_t i = 1; i + 1 < digits.size();)
-        if (digits[i] == '_' && std::isdigit(static_cast<unsigned char>(digits[i - 1])) &&
-            std::isdigit(static_cast<unsigned char>(digits[i + 1])))
-            digits.erase(i, 1);
-        else
-            ++i;
+std::string plain_digits(Runtime& runtime, std::string_view text) {
+    runtime.step(text.size() / 8);
+    const std::string_view all = stripped(text, true, true);
+    const auto is_digit = [](char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; };
+    std::string digits;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i] != '_' || digits.empty() || !is_digit(digits.back()) || i + 1 == all.size() ||
+            !is_digit(all[i + 1]))
+            digits += all[i];
     if (!digits.empty() && digits[0] == '+' && digits.size() > 1 && digits[1] != '-') digits.erase(0, 1);
     return digits;
 }
@@ -256,7 +257,7 @@ Value filter_int(Runtime& runtime, const Value& value, const Arguments& argument
     const std::int64_t radix = base.is_missing() ? 10 : expect_integer(runtime, base, "the base");
     if (radix != 10 && radix != 2 && radix != 8 && radix != 16)
         runtime.fail("int knows the bases 2, 8, 10 and 16");
-    std::string digits = plain_digits(value.text());
+    std::string digits = plain_digits(runtime, value.text());
     if (radix != 10) {
         const std::size_t sign = digits.starts_with('-') ? 1 : 0;
         const char letter = radix == 2 ? 'b' : radix == 8 ? 'o' : 'x';
@@ -274,7 +275,8 @@ Value filter_float(Runtime& runtime, const Value& value, const Arguments& argume
     expect_defined(runtime, value);
     if (value.is_number()) return Value::real(value.number());
     double number = 0;
-    if (value.is_text() && read_number(plain_digits(value.text()), number)) return Value::real(number);
+    if (value.is_text() && read_number(plain_digits(runtime, value.text()), number))
+        return Value::real(number);
     return otherwise.is_missing() ? Value::real(0) : otherwise;
 }
 

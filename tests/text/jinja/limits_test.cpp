@@ -54,9 +54,12 @@ TEST(JinjaLimits, SearchesInLongTexts) {
           "s.partition(other)", "s.replace(other, '')", "s | replace(other, '')"})
         expect_error([&] { rendered(texts + "{{ " + search + " }}"); }, {"50,000,000 steps"});
     EXPECT_EQ(rendered(texts + "{{ 'ab' in s }} {{ other in other }} {{ s.find('ab') }}"), "False True -1");
+    EXPECT_EQ(rendered("{{ ('1_' * 500000 ~ 1) | int(7) }} {{ '_1_2_' | int(7) }} {{ '1_2' | int }}"),
+              "7 7 12");
     const std::string loops =
         "{% set s = 'é' * 100000 %}{% set d = {s: 1} %}{% for a in range(99) %}{% for b in range(99) %}";
-    for (const char* use : {"s[99999:]", "d[s]", "s in d", "s.startswith((s, s))"})
+    for (const char* use : {"s[99999:]", "d[s]", "s in d", "s.startswith((s, s))", "s | int", "s | float",
+                            "s is lower", "s is upper", "s is sameas s"})
         expect_error(
             [&] { rendered(loops + "{% if " + use + " %}{% endif %}{% endfor %}{% endfor %}", small); },
             {"200,000 steps"});
