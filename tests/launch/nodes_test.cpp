@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 
 #include "launch/peers.h"
 #include "launch/runs.h"
@@ -29,7 +30,8 @@ class LaunchNodes : public testing::Test {
     }
     ~LaunchNodes() override {
         for (const int node : {0, 1}) command(fmt::format("ip netns del {}", name(node)));
-        fs::remove_all(folder_);
+        std::error_code ignored;  // what a killed job left may be going away by itself
+        fs::remove_all(folder_, ignored);
     }
     void SetUp() override {
         bool made = true;
@@ -56,7 +58,8 @@ class LaunchNodes : public testing::Test {
         return fmt::format("ip netns exec {} unshare --uts sh -c 'hostname node{}; exec \"$@\"' sh",
                            name(node), node);
     }
-    /// Starts drover launch on a node; --node_rank is in `flags` or missing.
+    /// Starts drover launch on a node; --node_rank is in `flags` or missing. Open MPI's own folder is in the
+    /// test's, because elsewhere its name is that of any test's node.
     std::unique_ptr<BackgroundRun> start(int node, const std::string& flags, const std::string& what) const {
         const std::string arguments =
             fmt::format("launch --nnodes 2 --master_addr {} --master_port 9010 {} --exec {} {}", address(0),
@@ -64,8 +67,9 @@ class LaunchNodes : public testing::Test {
         static int runs = 0;
         const fs::path output = folder_ / fmt::format("{}.{}", node, ++runs);
         std::ofstream{output};  // so that it can be read from now on
-        return std::make_unique<BackgroundRun>(arguments, output,
-                                               within(node) + fmt::format(" env NOTE=note{}", node));
+        return std::make_unique<BackgroundRun>(
+            arguments, output,
+            within(node) + fmt::format(" env NOTE=note{} TMPDIR={}", node, folder_.native()));
     }
 
     const fs::path folder_;
