@@ -35,10 +35,11 @@ TEST(Modules, AMissingLibraryIsNamedWithItsPackage) {
     EXPECT_EQ(missing_library_advice("file too short", {}), "");
 }
 
-ExaminedModule failed(const std::string& name, const std::string& file) {
+/// `name` must last as long as the result.
+ExaminedModule failed(std::string_view name, const std::string& file) {
     return {.kind = {.use = {.name = name, .version = 1, .impossible = "No"}, .needs = {}, .purpose = "this"},
             .file = file,
-            .failure = name + " failed.",
+            .failure = std::string(name) + " failed.",
             .remedy = "Repair it."};
 }
 
