@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/attention_cases.h"
+#include "backend/run_settings.h"
 
 namespace drover::test {
 
@@ -47,6 +48,20 @@ inline void expect_close(const AttentionBatch& batch, const Tensor& actual,
         if (owner[i / per_token] < 0) {
             ASSERT_EQ(found[i], 0) << what << " at " << i;
         }
+}
+
+/// Of two results with dq, dk and dv on the host.
+template <class Gradients>
+void expect_gradients_agree(const Gradients& found, const Gradients& expected, double tolerance) {
+    EXPECT_LE(relative_error(found.dq, expected.dq), tolerance) << "dq";
+    EXPECT_LE(relative_error(found.dk, expected.dk), tolerance) << "dk";
+    EXPECT_LE(relative_error(found.dv, expected.dv), tolerance) << "dv";
+}
+template <class Gradients>
+void expect_same_gradients(const Gradients& a, const Gradients& b) {
+    EXPECT_TRUE(same_bits(a.dq, b.dq)) << "dq";
+    EXPECT_TRUE(same_bits(a.dk, b.dk)) << "dk";
+    EXPECT_TRUE(same_bits(a.dv, b.dv)) << "dv";
 }
 
 /// Puts conspicuous numbers at the tokens in no sequence: about 48, or 3 in fp16.

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "backend/attention_expectations.h"
-#include "backend/run_settings.h"
 
 /// Attention's gradients by the kernel of our own (AttentionBackwardMethod::kernel), at sizes for which there
 /// is no time to write out every pair. The cases of attention_test.cpp run with it where
@@ -30,21 +29,15 @@ TEST_P(AttentionKernel, AgreesWithCudnn) {
         const AttentionInputs inputs(GetParam(), dtype, 51);
         const AttentionResults theirs = run_with(AttentionBackwardMethod::cudnn, GetParam(), inputs),
                                ours = run_with(AttentionBackwardMethod::kernel, GetParam(), inputs);
-        const double tolerance = attention_tolerance(dtype);
-        EXPECT_LE(relative_error(ours.dq, theirs.dq), tolerance);
-        EXPECT_LE(relative_error(ours.dk, theirs.dk), tolerance);
-        EXPECT_LE(relative_error(ours.dv, theirs.dv), tolerance);
+        expect_gradients_agree(ours, theirs, attention_tolerance(dtype));
     }
 }
 
 TEST_P(AttentionKernel, GivesTheSameBitsAgain) {
     const AttentionInputs inputs(GetParam(), DType::bf16, 61);
     const AttentionResults once = run_with(AttentionBackwardMethod::kernel, GetParam(), inputs);
-    for (int i = 0; i < 3; ++i) {
-        const AttentionResults again = run_with(AttentionBackwardMethod::kernel, GetParam(), inputs);
-        EXPECT_TRUE(same_bits(once.dq, again.dq));
-        EXPECT_TRUE(same_bits(once.dk, again.dk) && same_bits(once.dv, again.dv));
-    }
+    for (int i = 0; i < 3; ++i)
+        expect_same_gradients(run_with(AttentionBackwardMethod::kernel, GetParam(), inputs), once);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -154,10 +154,7 @@ TEST_P(SmallPieces, AgreeWithWholeRows) {
         Workbench bench;
         const AttentionResults whole = run(bench, GetParam(), inputs), cut = run_cut(inputs);
         EXPECT_TRUE(same_bits(whole.out, cut.out) && same_bits(whole.lse, cut.lse));
-        const double tolerance = attention_tolerance(dtype);
-        EXPECT_LE(relative_error(cut.dq, whole.dq), tolerance);
-        EXPECT_LE(relative_error(cut.dk, whole.dk), tolerance);
-        EXPECT_LE(relative_error(cut.dv, whole.dv), tolerance);
+        expect_gradients_agree(cut, whole, attention_tolerance(dtype));
     }
 }
 
@@ -165,9 +162,7 @@ TEST_P(SmallPieces, GiveTheSameBitsAgain) {
     for (DType dtype : attention_types()) {
         SCOPED_TRACE(std::string(name_of(dtype)));
         const AttentionInputs inputs(GetParam(), dtype, 41);
-        const AttentionResults once = run_cut(inputs), again = run_cut(inputs);
-        EXPECT_TRUE(same_bits(once.dq, again.dq));
-        EXPECT_TRUE(same_bits(once.dk, again.dk) && same_bits(once.dv, again.dv));
+        expect_same_gradients(run_cut(inputs), run_cut(inputs));
     }
 }
 
