@@ -51,8 +51,8 @@ if command -v compute-sanitizer >/dev/null; then
 else
     echo 'memcheck                         skipped: compute-sanitizer is not installed'
 fi
-export DROVER_ATTENTION_BACKWARD=kernel
-part "attention's own kernel" 100 "$bundle/bin/test_backend" --gtest_brief=1 --gtest_filter='*Attention*'
+export DROVER_ATTENTION_BACKWARD=cudnn
+part 'attention by cuDNN' 100 "$bundle/bin/test_backend" --gtest_brief=1 --gtest_filter='*Attention*'
 unset DROVER_ATTENTION_BACKWARD
 # As on a card whose blocks have less shared memory.
 export DROVER_TEST_SHARED_MEMORY_KB=99

@@ -78,7 +78,7 @@ constexpr std::array variables{
         "allow it; unset: by their sizes."},
     EnvironmentVariable{
         "DROVER_ATTENTION_BACKWARD", "",
-        "cudnn or kernel: how a GPU computes attention's gradients, where it can; unset: cudnn."},
+        "cudnn or kernel: how a GPU computes attention's gradients, where it can; unset: kernel."},
     EnvironmentVariable{"DROVER_ATTENTION_PIECE_MB", "",
                         "MiB that a piece of attention's backward may take on a GPU; unset: 4096."},
     EnvironmentVariable{

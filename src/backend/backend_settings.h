@@ -29,7 +29,7 @@ struct BackendSettings {
         onednn_instructions{};  ///< the best that oneDNN may use, as its own variable names it; "": any
     std::optional<GroupedGemmMethod>
         grouped_gemm{};  ///< absent: chosen by size. Sizes that a method does not support go to cuBLASLt
-    /// Absent: cuDNN. What a method does not support goes to the other, then to the plain kernel.
+    /// Absent: our own kernel. What it does not support goes to cuDNN, then to the plain kernel.
     std::optional<AttentionBackwardMethod> attention_backward{};
     /// Memory that a piece of attention's backward may take on a GPU.
     std::int64_t attention_piece_mb = default_attention_piece_mb;

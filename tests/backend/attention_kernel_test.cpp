@@ -3,8 +3,7 @@
 #include "backend/attention_expectations.h"
 
 /// Attention's gradients by the kernel of our own (AttentionBackwardMethod::kernel), at sizes for which there
-/// is no time to write out every pair. The cases of attention_test.cpp run with it where
-/// DROVER_ATTENTION_BACKWARD says so.
+/// is no time to write out every pair.
 namespace drover::test::attention_kernel_test {
 namespace {
 

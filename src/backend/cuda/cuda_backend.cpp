@@ -167,7 +167,7 @@ class CudaBackend final : public Backend {
     }
     void run_kernel(Kernel<AttentionBackward> kernel, const Launch& launch, const AttentionBackward& op) {
         const std::int64_t most_bytes = settings_.attention_piece_mb << 20;
-        if (settings_.attention_backward == AttentionBackwardMethod::kernel && !settings_.plain_attention &&
+        if (settings_.attention_backward != AttentionBackwardMethod::cudnn && !settings_.plain_attention &&
             hopper_attention_backward_takes(launch, op, most_bytes))
             hopper_attention_backward(launch, op, most_bytes);
         else

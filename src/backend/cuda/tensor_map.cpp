@@ -19,7 +19,7 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
         if (result != cudaDriverEntryPointSuccess || found == nullptr)
             throw Error(
                 "The GPU's driver has no cuTensorMapEncodeTiled.",
-                "Update the driver, or set DROVER_GROUPED_GEMM=cublas and unset DROVER_ATTENTION_BACKWARD.");
+                "Update the driver, or set DROVER_GROUPED_GEMM=cublas and DROVER_ATTENTION_BACKWARD=cudnn.");
         return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
     }();
     return function;
@@ -59,7 +59,7 @@ CUtensorMap make_tensor_map(DType dtype, const TensorMapShape& shape) {
                                 "rows of {} bytes (error {}).",
                                 shape.sizes[2], shape.sizes[1], shape.sizes[0], shape.byte_strides[0],
                                 static_cast<int>(result)),
-                    "Set DROVER_GROUPED_GEMM=cublas, unset DROVER_ATTENTION_BACKWARD, and please report it.");
+                    "Set DROVER_GROUPED_GEMM=cublas and DROVER_ATTENTION_BACKWARD=cudnn, and please report it.");
     return map;
 }
 

@@ -27,18 +27,28 @@ struct Case {
     }
 };
 
-std::vector<SequenceTile> tiles_of(const AttentionBatch& batch) {
+/// As the kernel list_tiles lists them.
+std::vector<SequenceTile> tiles_of(const AttentionBatch& batch, int key_heads) {
     Ranges sequences = batch.sequences;
     if (sequences.empty())
         for (std::int64_t row = 0; row < batch.rows; ++row)
             sequences.emplace_back(row * batch.row_length, batch.row_length);
-    std::vector<SequenceTile> tiles;
-    for (auto [begin, length] : sequences) {
-        const auto first = static_cast<int>(tiles.size());
-        for (int at = 0; at < length; at += tile_keys)
-            tiles.push_back({.begin = begin, .length = length, .first_tile = first});
+    std::vector<int> first_number = {0};
+    for (const auto& [begin, length] : sequences)
+        first_number.push_back(first_number.back() + (length + tile_keys - 1) / tile_keys);
+    const auto count = static_cast<int>(sequences.size());
+    const int together = sequences_together(count, key_heads);
+    std::vector<SequenceTile> tiles(static_cast<std::size_t>(first_number.back()) + 1);  // the last is empty
+    for (int own = 0; own < count; ++own) {
+        const auto& [begin, length] = sequences[static_cast<std::size_t>(own)];
+        const int first = first_number[static_cast<std::size_t>(own)];
+        for (int i = 0; i * tile_keys < length; ++i) {
+            SequenceTile& tile =
+                tiles[static_cast<std::size_t>(place_in_order(first_number.data(), count, together, own, i))];
+            if (tile.length != 0) throw std::logic_error("two tiles in one place");
+            tile = {.begin = begin, .length = length, .number = first + i, .first_number = first};
+        }
     }
-    tiles.push_back({});  // the grid may be larger
     return tiles;
 }
 
@@ -74,8 +84,8 @@ Gradients compute(const Case& own, const AttentionInputs& in, const AttentionRef
     };
     Gradients found{zeros(batch.query_shape()), zeros(batch.key_shape()), zeros(batch.key_shape())};
 
-    const std::vector<SequenceTile> tiles = tiles_of(batch);
     const int key_heads = own.key_heads > 0 ? own.key_heads : static_cast<int>(batch.kv_heads);
+    const std::vector<SequenceTile> tiles = tiles_of(batch, key_heads);
     const int group = static_cast<int>(batch.heads / batch.kv_heads);
     const std::size_t blocks =
         tiles.size() * Sizes::blocks_of_tile * static_cast<std::size_t>(key_heads * group);
@@ -115,9 +125,8 @@ Gradients compute(const Case& own, const AttentionInputs& in, const AttentionRef
         tickets = 0;
         emulated_gpu::run({tile_count, static_cast<unsigned>(problem.heads())}, preparing_threads, 0,
                           own.schedule, [&] { prepare<T, head>(problem, inputs); });
-        emulated_gpu::run({tile_count * static_cast<unsigned>(key_heads)}, threads,
-                          sizeof(typename Sizes::Memory), own.schedule,
-                          [&] { compute_gradients<T, head>(maps, problem); });
+        emulated_gpu::run({tile_count * static_cast<unsigned>(key_heads)}, threads, sizeof(Memory<head>),
+                          own.schedule, [&] { compute_gradients<T, head>(maps, problem); });
     }
     return found;
 }
@@ -143,6 +152,30 @@ TEST_P(AttentionGradient, IsRight) {
     expect_close(own.batch, found.dq, expected.dq, tolerance, "dq");
     expect_close(own.batch, found.dk, expected.dk, tolerance, "dk");
     expect_close(own.batch, found.dv, expected.dv, tolerance, "dv");
+}
+
+/// Sequences of 3, 1, 0, 2 and 2 tiles; and the shares of many.
+TEST(AttentionGradientOrder, GoesThroughTheFirstTilesOfAFewSequences) {
+    constexpr int first_number[] = {0, 3, 4, 4, 6, 8};
+    const auto order_of = [&](int together) {
+        std::vector<int> order(8);
+        for (int sequence = 0; sequence < 5; ++sequence)
+            for (int number = first_number[sequence]; number < first_number[sequence + 1]; ++number)
+                order[static_cast<std::size_t>(place_in_order(first_number, 5, together, sequence,
+                                                              number - first_number[sequence]))] = number;
+        return order;
+    };
+    EXPECT_EQ(order_of(1), (std::vector{0, 1, 2, 3, 4, 5, 6, 7}));
+    EXPECT_EQ(order_of(2), (std::vector{0, 3, 1, 2, 4, 5, 6, 7}));
+    EXPECT_EQ(order_of(3), (std::vector{0, 3, 1, 2, 4, 6, 5, 7}));
+    EXPECT_EQ(order_of(5), (std::vector{0, 3, 4, 6, 1, 5, 7, 2}));
+
+    EXPECT_EQ(sequences_together(4, 8), 4);
+    EXPECT_EQ(sequences_together(16, 12), 4);
+    EXPECT_EQ(sequences_together(8, 32), 1);
+    EXPECT_EQ(sequences_together(3, 64), 1);
+    EXPECT_EQ(sequences_together(7, 8), 4);
+    EXPECT_EQ(sequences_together(100, 1), 34);
 }
 
 /// Whatever runs first, and however many blocks run at a time.

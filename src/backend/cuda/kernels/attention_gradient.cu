@@ -1,5 +1,6 @@
 #include "backend/cuda/kernels/attention_gradient.cuh"
 #include "backend/cuda/kernels/attention_gradient.h"
+#include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/sequence_map.h"
 #include "backend/cuda/kernels/shared_memory.cuh"
 #include "backend/cuda/kernels/tensor_map.h"
@@ -11,12 +12,14 @@ using namespace attention_gradient;
 
 constexpr int listing_threads = 1024;
 
-/// Fills tiles[count], the tiles of all sequences in their order, and clears the counter of tickets. Without
-/// `begin` every row of `row_length` tokens is a sequence. first_tile has room for sequences + 1. One block.
+/// Fills tiles[count], the tiles of all sequences in the order in which they are taken, `together` sequences
+/// in turn, and clears the counter of tickets. Without `begin` every row of `row_length` tokens is a
+/// sequence. first_number has room for sequences + 1. One block.
 __global__ void __launch_bounds__(listing_threads)
-    list_tiles(const std::int32_t* begin, const std::int32_t* length, int sequences, int row_length,
-               int* first_tile, SequenceTile* tiles, int count, int* tickets) {
+    list_tiles(const std::int32_t* begin, const std::int32_t* length, int sequences, int together,
+               int row_length, int* first_number, SequenceTile* tiles, int count, int* tickets) {
     __shared__ int of_warp[listing_threads / 32];
+    wait_for_earlier_kernels();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const auto length_of = [&](int s) { return begin == nullptr ? row_length : length[s]; };
     int before = 0;
@@ -31,33 +34,39 @@ __global__ void __launch_bounds__(listing_threads)
             if (i < warp) up_to_here += of_warp[i];
             before += of_warp[i];
         }
-        if (own < sequences) first_tile[own] = up_to_here - mine;
+        if (own < sequences) first_number[own] = up_to_here - mine;
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        first_tile[sequences] = before;
+        first_number[sequences] = before;
         *tickets = 0;
     }
     __syncthreads();
-    for (int tile = threadIdx.x; tile < count; tile += listing_threads) {
-        if (tile >= before) {
-            tiles[tile] = {};
+    for (int number = threadIdx.x; number < count; number += listing_threads) {
+        if (number >= before) {
+            tiles[number] = {};
             continue;
         }
         int sequence = 0;
         for (int end = sequences; end - sequence > 1;) {
             const int middle = (sequence + end) / 2;
-            (first_tile[middle] <= tile ? sequence : end) = middle;
+            (first_number[middle] <= number ? sequence : end) = middle;
         }
-        tiles[tile] = {.begin = begin == nullptr ? sequence * row_length : begin[sequence],
-                       .length = length_of(sequence),
-                       .first_tile = first_tile[sequence]};
+        const int first = first_number[sequence];
+        tiles[place_in_order(first_number, sequences, together, sequence, number - first)] = {
+            .begin = begin == nullptr ? sequence * row_length : begin[sequence],
+            .length = length_of(sequence),
+            .number = number,
+            .first_number = first};
     }
+    allow_next_kernel();
 }
 
 template <class T, int head>
 __global__ void __launch_bounds__(preparing_threads)
     prepare_gradients(Problem problem, StatisticsInputs inputs) {
+    wait_for_earlier_kernels();
+    allow_next_kernel();
     prepare<T, head>(problem, inputs);
 }
 
@@ -65,6 +74,7 @@ template <class T, int head>
 __global__ void __launch_bounds__(threads, 1)
     attention_gradients(const __grid_constant__ Maps maps, const __grid_constant__ Problem problem) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    wait_for_earlier_kernels();
     compute_gradients<T, head>(maps, problem);
 #endif
 }
@@ -114,7 +124,7 @@ template <class T, int head>
 void launch_gradients(const Launch& launch, const AttentionBackward& op, const Plan& plan) {
     using Sizes = TileSizes<head>;
     ScratchParts parts;
-    const std::size_t first_tile_at = parts.add((plan.sequences + 1) * sizeof(int)),
+    const std::size_t first_number_at = parts.add((plan.sequences + 1) * sizeof(int)),
                       tiles_at = parts.add(plan.tiles * sizeof(SequenceTile)),
                       tickets_at = parts.add(sizeof(int)), turns_at = parts.add(plan.blocks() * sizeof(int)),
                       statistics_at = parts.add(plan.blocks() * Sizes::statistics_of_step * sizeof(float)),
@@ -148,19 +158,20 @@ void launch_gradients(const Launch& launch, const AttentionBackward& op, const P
                     .turns = reinterpret_cast<int*>(memory + turns_at),
                     .tickets = tickets};
     const auto kernel = attention_gradients<T, head>;
-    reserve_shared_memory(kernel, Sizes::dynamic_bytes, "attention's gradient");
+    constexpr const char* name = "attention's gradient";
+    const int sequences = static_cast<int>(plan.sequences);
+    reserve_shared_memory(kernel, dynamic_bytes<head>, name);
     for (; problem.first_key_head < op.k.size(1); problem.first_key_head += problem.key_heads) {
-        list_tiles<<<1, listing_threads, 0, launch.stream>>>(
-            elements<const std::int32_t>(op.sequences.begin),
-            elements<const std::int32_t>(op.sequences.length), static_cast<int>(plan.sequences),
-            inputs.row_length, reinterpret_cast<int*>(memory + first_tile_at), tiles,
-            static_cast<int>(plan.tiles), tickets);
+        launch_early(
+            name, launch, list_tiles, 1, listing_threads, 0, elements<const std::int32_t>(op.sequences.begin),
+            elements<const std::int32_t>(op.sequences.length), sequences,
+            sequences_together(sequences, problem.key_heads), inputs.row_length,
+            reinterpret_cast<int*>(memory + first_number_at), tiles, static_cast<int>(plan.tiles), tickets);
         const dim3 grid(static_cast<unsigned>(plan.tiles),
                         static_cast<unsigned>(plan.key_heads * plan.group));
-        prepare_gradients<T, head><<<grid, preparing_threads, 0, launch.stream>>>(problem, inputs);
-        kernel<<<static_cast<unsigned>(plan.tiles * plan.key_heads), threads, Sizes::dynamic_bytes,
-                 launch.stream>>>(maps, problem);
-        check_launch("attention's gradient");
+        launch_early(name, launch, prepare_gradients<T, head>, grid, preparing_threads, 0, problem, inputs);
+        launch_early(name, launch, kernel, static_cast<unsigned>(plan.tiles * plan.key_heads), threads,
+                     dynamic_bytes<head>, maps, problem);
     }
     if (!op.sequences.begin) return;
     auto* const map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
@@ -183,7 +194,7 @@ bool hopper_attention_backward_takes(const Launch& launch, const AttentionBackwa
     constexpr std::int64_t most_blocks = std::int64_t{1} << 30;
     return plan.key_heads > 0 && op.sequences.tokens() < most_blocks && plan.blocks() < most_blocks &&
            plan.key_heads * plan.group < 65536 && launch.gpu.code.hopper_products &&
-           shared_memory_fits(launch, std::max(TileSizes<64>::dynamic_bytes, TileSizes<128>::dynamic_bytes));
+           shared_memory_fits(launch, std::max(dynamic_bytes<64>, dynamic_bytes<128>));
 }
 
 void hopper_attention_backward(const Launch& launch, const AttentionBackward& op, std::int64_t most_bytes) {

@@ -13,9 +13,10 @@
 /// their order, first the tile of the first keys, so the bits are the same every time. The last one, which
 /// has the queries' own keys, rounds the sums instead and writes dq.
 ///
-/// Tiles are taken in order, and a tile waits only for earlier ones of its sequence and head, which were
-/// taken before, so nothing waits for ever. An earlier tile has more queries, goes through them in the same
-/// order and began before, so hardly anything waits at all.
+/// Tiles are taken in order: those of the first keys of all heads of a few sequences, then their next ones. A
+/// tile waits only for earlier ones of its sequence and head, which were taken before, so nothing waits for
+/// ever. Earlier tiles have more queries, go through them in the same order and began before, so hardly
+/// anything waits at all; and the shortest come last, so that all multiprocessors end at about the same time.
 ///
 /// Scores are transposed, [keys,queries], so that they are operands in registers for dk and dv. Two
 /// warpgroups have 64 keys each. For dq each needs the gradients of all scores, which go through shared
@@ -44,26 +45,37 @@ struct TileSizes {
     /// Steps whose dq waits in shared memory, as many as there is room for. Each buffer has a thread that
     /// adds it to the sums: an addition takes about as long as a step until others may see it.
     static constexpr int dq_buffers = head == 64 ? 1 : 2;
-
-    struct Memory {
-        unsigned char k[key_bytes], v[key_bytes];
-        unsigned char q[stages][query_bytes], dout[stages][query_bytes];
-        /// Gradients of the scores, in rows of keys; of two steps, so that one may be written while products
-        /// of the one before still read it.
-        unsigned char dscores[2][step_queries / 64 * key_block_bytes];
-        float dq[dq_buffers][sums_of_step];
-        float statistics[stages][statistics_of_step];
-        std::uint64_t keys_full, full[stages], empty[stages], dq_full[dq_buffers], dq_empty[dq_buffers];
-        int ticket;
-    };
-    static constexpr int dynamic_bytes = sizeof(Memory) + 1024;
 };
 
-/// Of a tile of keys: its sequence's tokens, and the first of its sequence's tiles. No tokens where there is
-/// no such tile.
+/// Heads of sequences whose tiles are taken in turn, at most, unless one sequence has more. A few tiles of a
+/// head that run at the same time find its queries and sums in the cache; many would wait for each other.
+constexpr int heads_together = 48;
+
+/// A tile of keys: its sequence's tokens, its number among all tiles where those of a sequence follow each
+/// other, and the number of its sequence's first. No tokens where there is no such tile.
 struct SequenceTile {
-    int begin, length, first_tile;
+    int begin, length, number, first_number;
 };
+
+/// How many sequences' tiles are taken in turn.
+__host__ __device__ inline int sequences_together(int sequences, int key_heads) {
+    const int most = max(1, min(sequences, heads_together / key_heads));
+    const int parts = (sequences + most - 1) / most;
+    return parts == 0 ? 1 : (sequences + parts - 1) / parts;
+}
+
+/// The place of tile `index` of a sequence in the order in which tiles are taken. first_number[s] counts the
+/// tiles of all sequences before s.
+__device__ inline int place_in_order(const int* first_number, int sequences, int together, int sequence,
+                                     int index) {
+    const int first = sequence / together * together, end = min(sequences, first + together);
+    int place = first_number[first];
+    for (int other = first; other < end; ++other) {
+        const int tiles = first_number[other + 1] - first_number[other];
+        place += min(tiles, other < sequence ? index + 1 : index);
+    }
+    return place;
+}
 
 /// A tensor [N,heads,D].
 struct Place {
@@ -77,7 +89,7 @@ struct Place {
 };
 
 struct Problem {
-    const SequenceTile* tiles;
+    const SequenceTile* tiles;              ///< in the order in which they are taken
     int first_key_head = 0, key_heads = 0;  ///< those that are worked on
     int group;                              ///< query heads of a key/value head
     int head_size;
@@ -105,18 +117,16 @@ struct Task {
     int first_query_block = 0;         ///< of the sequence, among all
     int from_block = 0, to_block = 0;  ///< of the sequence's blocks, [from, to)
 
-    /// Ticket numbers go through the tiles of a head of a sequence, then through its heads.
+    /// Ticket numbers go through the heads of a tile, then through the tiles.
     __device__ static Task of_ticket(const Problem& problem, int ticket) {
         const SequenceTile tile = problem.tiles[ticket / problem.key_heads];
-        const int tiles = (tile.length + tile_keys - 1) / tile_keys;
         Task task;
         task.begin = tile.begin;
         task.length = tile.length;
-        if (tiles == 0) return task;
-        const int within = ticket - tile.first_tile * problem.key_heads;
-        task.index = within % tiles;
-        task.key_head = within / tiles;
-        task.first_query_block = tile.first_tile * Sizes::blocks_of_tile;
+        if (task.length == 0) return task;
+        task.index = tile.number - tile.first_number;
+        task.key_head = ticket % problem.key_heads;
+        task.first_query_block = tile.first_number * Sizes::blocks_of_tile;
         task.from_block = task.index * Sizes::blocks_of_tile;
         int last_query = task.length - 1;
         if (problem.window > 0)
@@ -143,6 +153,7 @@ struct Task {
         return std::int64_t{first_query_block + block} * problem.heads() + key_head * problem.group +
                of_group;
     }
+    __device__ int steps(const Problem& problem) const { return problem.group * (to_block - from_block); }
     /// Calls body(block, query head of the group) for every step.
     template <class Body>
     __device__ void for_each_step(const Problem& problem, const Body& body) const {
@@ -155,10 +166,30 @@ struct Maps {
     CUtensorMap q, k, v, dout;
 };
 
+/// A block's shared memory.
+template <int head>
+struct Memory {
+    using Sizes = TileSizes<head>;
+
+    unsigned char k[Sizes::key_bytes], v[Sizes::key_bytes];
+    unsigned char q[stages][Sizes::query_bytes], dout[stages][Sizes::query_bytes];
+    /// Gradients of the scores, in rows of keys; of two steps, so that one may be written while products
+    /// of the one before still read it.
+    unsigned char dscores[2][Sizes::step_queries / 64 * Sizes::key_block_bytes];
+    float dq[Sizes::dq_buffers][Sizes::sums_of_step];
+    float statistics[stages][Sizes::statistics_of_step];
+    std::uint64_t keys_full, full[stages], empty[stages], dq_full[Sizes::dq_buffers],
+        dq_empty[Sizes::dq_buffers];
+    /// Of the block. Its threads read it here whenever they need it; they have no registers left for it.
+    Task<head> task;
+};
+template <int head>
+constexpr int dynamic_bytes = sizeof(Memory<head>) + 1024;
+
 /// One thread: brings keys, values and then each step's queries into shared memory.
 template <int head>
-__device__ void load(const Maps& maps, const Problem& problem, const Task<head>& task,
-                     typename TileSizes<head>::Memory& memory) {
+__device__ void load(const Maps& maps, const Problem& problem, Memory<head>& memory) {
+    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
     const int key_head = problem.first_key_head + task.key_head;
     barrier_arrive_expecting(&memory.keys_full, 2 * Sizes::key_bytes);
@@ -191,8 +222,8 @@ __device__ void load(const Maps& maps, const Problem& problem, const Task<head>&
 /// The thread of a buffer: adds what the warpgroups found for dq to the sums in memory, in turn with other
 /// tiles.
 template <int head>
-__device__ void add_up(const Problem& problem, const Task<head>& task,
-                       typename TileSizes<head>::Memory& memory, int own_buffer) {
+__device__ void add_up(const Problem& problem, Memory<head>& memory, int own_buffer) {
+    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
     constexpr int bytes = Sizes::sums_of_step * sizeof(float);
     RingPlace<Sizes::dq_buffers> place;
@@ -223,14 +254,14 @@ __device__ void add_up(const Problem& problem, const Task<head>& task,
 
 /// A warpgroup's share.
 template <class T, int head>
-__device__ void multiply(const Problem& problem, const Task<head>& task,
-                         typename TileSizes<head>::Memory& memory) {
+__device__ void multiply(const Problem& problem, Memory<head>& memory) {
+    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
     using enum Contiguous;
     constexpr int queries = Sizes::step_queries;
     constexpr std::uint64_t key_block = Sizes::key_block_bytes >> 4;
     constexpr std::uint64_t query_block = Sizes::query_block_bytes >> 4;
-    const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, lane = thread % 32;
+    const int group = same_in_warp(threadIdx.x / 128 - 1), thread = threadIdx.x % 128, lane = thread % 32;
     // Of the scores that a thread has: sum[4i + 2h + j] is that of key own_key + 8h and query
     // 8i + own_query + j.
     const int own_key = 64 * group + thread / 32 * 16 + lane / 4, own_query = 2 * (lane % 4);
@@ -248,82 +279,110 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
     RingPlace<stages> place;
     RingPlace<Sizes::dq_buffers> dq_place;
     int buffer = 0;  // of the scores' gradients
-    barrier_wait(&memory.keys_full, 0);
-    task.for_each_step(problem, [&](int block, int of_group) {
-        const unsigned char* const q = memory.q[place.stage];
-        const unsigned char* const dout = memory.dout[place.stage];
-        const float* const statistics = memory.statistics[place.stage];
-        unsigned char* const dscores = memory.dscores[buffer];
 
-        // ------------------------------------------------------------------ scores, and gradients of weights
-        float score[queries / 2], dweight[queries / 2];
-        const std::uint64_t q_rows = operand_at<depth>(q, 0), dout_rows = operand_at<depth>(dout, 0);
-        barrier_wait(&memory.full[place.stage], place.parity);
-        products_begin();
+    float score[queries / 2];
+    const auto multiply_scores = [&](int stage) {
+        const std::uint64_t q_rows = operand_at<depth>(memory.q[stage], 0);
 #pragma unroll
         for (int i = 0; i < head / 16; ++i)
             multiply_64_16<T, queries, depth, depth>(
                 score, own_k + i / 4 * key_block + i % 4 * product_step<depth>,
                 q_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
         products_commit();
-#pragma unroll
-        for (int i = 0; i < head / 16; ++i)
-            multiply_64_16<T, queries, depth, depth>(
-                dweight, own_v + i / 4 * key_block + i % 4 * product_step<depth>,
-                dout_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
-        products_commit();
-        products_wait<1>();
-        products_are_in(score);
+    };
+    barrier_wait(&memory.keys_full, 0);
+    barrier_wait(&memory.full[0], 0);
+    products_begin();
+    multiply_scores(0);
+    products_wait<0>();
+    products_are_in(score);
 
-        // ------------------------------------------------------------------------------------ weights and dv
+    // A step begins with its scores, and makes those of the next, unless it is the last: the matrix unit then
+    // has something to do while dq is passed on.
+    const auto step = [&]<bool last>(int block, int of_group) {
+        const unsigned char* const q = memory.q[place.stage];
+        const unsigned char* const dout = memory.dout[place.stage];
+        const float* const statistics = memory.statistics[place.stage];
+        unsigned char* const dscores = memory.dscores[buffer];
+
+        // ---------------------------------------------------- weights and their gradients, dv, scores'
+        // gradients 64 queries at a time: registers do not suffice for more.
+        constexpr int parts = queries / 64;
+        float dweight[parts][32];
+        const auto multiply_dweight = [&](int part) {
+            const std::uint64_t dout_rows = operand_at<depth>(dout + part * 64 * 128, 0);
 #pragma unroll
-        for (int i = 0; i < queries / 8; ++i) {
-            const float2 sum = *reinterpret_cast<const float2*>(statistics + 8 * i + own_query);
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                float* const pair = score + 4 * i + 2 * h;
-                pair[0] = power_of_two(fmaf(pair[0], scale_of_power, -sum.x));
-                pair[1] = power_of_two(fmaf(pair[1], scale_of_power, -sum.y));
-            }
-        }
-        if (task.is_cut(problem, block)) {
-            // From the first key to the query.
-            const int distance = block * queries + own_query - task.first_key() - own_key;
-#pragma unroll
-            for (int i = 0; i < queries / 2; ++i) {
-                const int past = distance + i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
-                if (past < 0 || (problem.window > 0 && past >= problem.window)) score[i] = 0;
-            }
-        }
-        std::uint32_t weights[queries / 16][4];
-#pragma unroll
-        for (int i = 0; i < queries / 4; ++i)
-            weights[i / 4][i % 4] = rounded_pair<T>(score[2 * i], score[2 * i + 1]);
+            for (int i = 0; i < head / 16; ++i)
+                multiply_64_16<T, 64, depth, depth>(
+                    dweight[part], own_v + i / 4 * key_block + i % 4 * product_step<depth>,
+                    dout_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
+            products_commit();
+        };
+        const bool is_cut = task.is_cut(problem, block);
+        // From the first key to the query.
+        const int distance = block * queries + own_query - task.first_key() - own_key;
+        // A lane names the place of 16 bytes: of eight keys, eight more, and of both for the next 8 queries.
+        const int named_key = 64 * group + thread / 32 * 16 + lane % 16;
+        std::uint32_t rounded[queries / 16][4], dscore[queries / 16][4];
         products_begin();
+        multiply_dweight(0);
 #pragma unroll
-        for (int i = 0; i < queries / 16; ++i)
-            multiply_64_16<T, head, breadth>(
-                dv, weights[i],
-                operand_at<breadth>(dout, Sizes::query_block_bytes) + i * product_step<breadth>);
-        products_commit();
-        products_wait<1>();
-        products_are_in(dweight);
-
-        // --------------------------------------------------------------------------- gradients of the scores
-        std::uint32_t dscore[queries / 16][4];
+        for (int part = 0; part < parts; ++part) {
+            float* const weight = score + 32 * part;
 #pragma unroll
-        for (int i = 0; i < queries / 8; ++i) {
-            const float2 delta = *reinterpret_cast<const float2*>(statistics + queries + 8 * i + own_query);
+            for (int i = 0; i < 8; ++i) {
+                const float2 sum =
+                    *reinterpret_cast<const float2*>(statistics + 64 * part + 8 * i + own_query);
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int at = 4 * i + 2 * h;
-                const std::uint32_t word = rounded_pair<T>(score[at] * (dweight[at] - delta.x),
-                                                           score[at + 1] * (dweight[at + 1] - delta.y));
-                dscore[i / 2][i % 2 * 2 + h] = word;
-                const std::uint32_t to = i / 8 * Sizes::key_block_bytes +
-                                         exchanged_place(own_key + 8 * h, i % 8 * 16 + 2 * own_query);
-                *reinterpret_cast<std::uint32_t*>(dscores + to) = word;
+                for (int h = 0; h < 2; ++h) {
+                    float* const pair = weight + 4 * i + 2 * h;
+                    pair[0] = power_of_two(fmaf(pair[0], scale_of_power, -sum.x));
+                    pair[1] = power_of_two(fmaf(pair[1], scale_of_power, -sum.y));
+                }
             }
+            if (is_cut) {
+#pragma unroll
+                for (int i = 0; i < 32; ++i) {
+                    const int past = distance + 64 * part + i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
+                    if (past < 0 || (problem.window > 0 && past >= problem.window)) weight[i] = 0;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+                rounded[4 * part + i / 4][i % 4] = rounded_pair<T>(weight[2 * i], weight[2 * i + 1]);
+            products_begin();
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                multiply_64_16<T, head, breadth>(dv, rounded[4 * part + i],
+                                                 operand_at<breadth>(dout, Sizes::query_block_bytes) +
+                                                     (4 * part + i) * product_step<breadth>);
+            products_commit();
+            if (part + 1 < parts) {
+                multiply_dweight(part + 1);
+                products_wait<2>();
+            } else {
+                // With 128 columns ptxas does not find enough registers unless dv is in, too.
+                products_wait<(head == 64 ? 1 : 0)>();
+            }
+            products_are_in(dweight[part]);
+
+            const float* const deltas = statistics + queries + 64 * part + own_query;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float2 delta = *reinterpret_cast<const float2*>(deltas + 8 * i);
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int at = 4 * i + 2 * h;
+                    dscore[4 * part + i / 2][i % 2 * 2 + h] =
+                        rounded_pair<T>(weight[at] * (dweight[part][at] - delta.x),
+                                        weight[at + 1] * (dweight[part][at + 1] - delta.y));
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                store_matrices(dscores + part * Sizes::key_block_bytes +
+                                   exchanged_place(named_key, i * 32 + lane / 16 * 16),
+                               dscore[4 * part + i]);
         }
         order_shared_with_copies();
         meet<1, multiplying_threads>();
@@ -391,13 +450,37 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
             }
         }
 
-        products_wait<0>();
+        // -------------------------------------------------------------------------------- the next step's
+        // scores
+        auto next = place;
+        next.next();
+        if constexpr (last) {
+            products_wait<0>();
+        } else {
+            barrier_wait(&memory.full[next.stage], next.parity);
+            products_begin();
+            multiply_scores(next.stage);
+            products_wait<1>();
+        }
         products_are_in(dk);
         products_are_in(dv);
         if (lane == 0) barrier_arrive(&memory.empty[place.stage]);
-        place.next();
+        if constexpr (!last) {
+            products_wait<0>();
+            products_are_in(score);
+        }
+        place = next;
         buffer ^= 1;
-    });
+    };
+    // The order of for_each_step(). The last step is apart, or ptxas would not find enough registers.
+    int block = task.to_block - 1, of_group = 0;
+    for (int more = task.steps(problem) - 1; more > 0; --more) {
+        step.template operator()<false>(block, of_group);
+        if (--block >= task.from_block) continue;
+        block = task.to_block - 1;
+        ++of_group;
+    }
+    step.template operator()<true>(block, of_group);
 
 #pragma unroll
     for (int i = 0; i < head / 2; ++i) dk[i] *= problem.scale;
@@ -413,7 +496,7 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
 /// The whole of the kernel, by a block of `threads`.
 template <class T, int head>
 __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
-    auto& memory = *reinterpret_cast<typename TileSizes<head>::Memory*>(aligned_shared_memory());
+    auto& memory = *reinterpret_cast<Memory<head>*>(aligned_shared_memory());
     if (threadIdx.x == 0) {
         for (const CUtensorMap* map : {&maps.q, &maps.k, &maps.v, &maps.dout}) prefetch_map(*map);
         barrier_init(&memory.keys_full, 1);
@@ -426,19 +509,18 @@ __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
             barrier_init(&memory.empty[i], 4 * multiplying_groups);
         }
         barrier_init_fence();
-        memory.ticket = atomicAdd(problem.tickets, 1);
+        memory.task = Task<head>::of_ticket(problem, atomicAdd(problem.tickets, 1));
     }
     __syncthreads();
-    const auto task = Task<head>::of_ticket(problem, memory.ticket);
-    if (task.length == 0) return;
+    if (memory.task.length == 0) return;
     if (threadIdx.x < 128) {
         give_registers<24>();
-        if (threadIdx.x == 0) load(maps, problem, task, memory);
+        if (threadIdx.x == 0) load(maps, problem, memory);
         for (unsigned i = 0; i < TileSizes<head>::dq_buffers; ++i)
-            if (threadIdx.x == 32 * (i + 1)) add_up(problem, task, memory, static_cast<int>(i));
+            if (threadIdx.x == 32 * (i + 1)) add_up(problem, memory, static_cast<int>(i));
     } else {
         take_registers<240>();
-        multiply<T>(problem, task, memory);
+        multiply<T>(problem, memory);
     }
 }
 
@@ -456,16 +538,18 @@ template <class T, int head>
 __device__ void prepare(const Problem& problem, const StatisticsInputs& inputs) {
     using Sizes = TileSizes<head>;
     constexpr int lanes = head / 8;  // for a query
-    const int tile_number = blockIdx.x, own_head = blockIdx.y;
-    const SequenceTile tile = problem.tiles[tile_number];
+    const int own_head = blockIdx.y;
+    const SequenceTile tile = problem.tiles[blockIdx.x];
     if (tile.length == 0) return;
-    const int first_query = (tile_number - tile.first_tile) * tile_keys;
+    const int first_query = (tile.number - tile.first_number) * tile_keys;
     const int any_head = problem.first_key_head * problem.group + own_head;
     const auto place_of = [&](int block) {
-        return std::int64_t{tile_number * Sizes::blocks_of_tile + block} * problem.heads() + own_head;
+        return std::int64_t{tile.number * Sizes::blocks_of_tile + block} * problem.heads() + own_head;
     };
     if (threadIdx.x < Sizes::blocks_of_tile) problem.turns[place_of(threadIdx.x)] = 0;
-    for (int within = threadIdx.x / lanes; within < tile_keys; within += preparing_threads / lanes) {
+#pragma unroll
+    for (int round = 0; round < tile_keys * lanes / preparing_threads; ++round) {
+        const int within = threadIdx.x / lanes + round * (preparing_threads / lanes);
         const int query = first_query + within, column = threadIdx.x % lanes * 8;
         const std::int64_t token = tile.begin + query;
         float sum = 0;

@@ -13,6 +13,12 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/// A value that all lanes of the warp have, in a form in which the compiler knows it: addresses made of it
+/// then need no registers of each thread.
+__device__ inline int same_in_warp(int value) {
+    return __shfl_sync(0xFFFFFFFFu, value, 0);
+}
+
 /// The block's dynamic shared memory from the first multiple of 1024 on, which operands have to begin at. So
 /// as many bytes more have to be asked for.
 __device__ inline unsigned char* aligned_shared_memory() {
@@ -134,6 +140,16 @@ __device__ inline void stores_wait_until_written() {
 }
 __device__ inline void prefetch_map(const CUtensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// A warp stores four matrices of 8 × 8 elements of 16 bits: thread t has in word[m] the elements of row t /
+/// 4 of matrix m, columns 2 · (t % 4) and the next. Its own place is that of row t % 8 of matrix t / 8, 16
+/// bytes.
+__device__ inline void store_matrices(void* place, const std::uint32_t (&word)[4]) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(place)),
+        "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+        : "memory");
 }
 
 // ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ namespace drover::cuda {
 inline std::uint32_t shared_address(const void* pointer) {
     return emulated::shared_address(pointer);
 }
+inline int same_in_warp(unsigned value) {
+    return static_cast<int>(value);
+}
 inline unsigned char* aligned_shared_memory() {
     return emulated::shared_memory();
 }
@@ -123,6 +126,16 @@ inline void stores_wait_until_read() {
 }
 inline void stores_wait_until_written() {
     emulated::stores_wait(true);
+}
+
+inline void store_matrices(void* place, const std::uint32_t (&word)[4]) {
+    if (shared_address(place) % 16 != 0)
+        throw std::logic_error("a row that does not begin at a multiple of 16");
+    unsigned char* places[32];
+    emulated::exchange_in_warp(&place, places, sizeof place);
+    const unsigned lane = threadIdx.x % 32;
+    for (unsigned matrix = 0; matrix < 4; ++matrix)
+        std::memcpy(places[8 * matrix + lane / 4] + lane % 4 * 4, &word[matrix], 4);
 }
 
 template <int count>
