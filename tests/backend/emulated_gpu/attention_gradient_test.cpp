@@ -20,6 +20,7 @@ struct Case {
     Schedule schedule{};
     DType dtype = DType::bf16;
     int key_heads = 0;  ///< that are worked on at a time; 0: all
+    unsigned blocks = 5;
 
     friend void PrintTo(const Case& own, std::ostream* out) {
         *out << testing::PrintToString(own.batch) << (own.schedule.late ? ", late" : "") << ", "
@@ -27,7 +28,7 @@ struct Case {
     }
 };
 
-/// As the kernel list_tiles lists them.
+/// As the kernel list_tiles lists them; the last one has no tokens.
 std::vector<SequenceTile> tiles_of(const AttentionBatch& batch, int key_heads) {
     Ranges sequences = batch.sequences;
     if (sequences.empty())
@@ -38,7 +39,7 @@ std::vector<SequenceTile> tiles_of(const AttentionBatch& batch, int key_heads) {
         first_number.push_back(first_number.back() + (length + tile_keys - 1) / tile_keys);
     const auto count = static_cast<int>(sequences.size());
     const int together = sequences_together(count, key_heads);
-    std::vector<SequenceTile> tiles(static_cast<std::size_t>(first_number.back()) + 1);  // the last is empty
+    std::vector<SequenceTile> tiles(static_cast<std::size_t>(first_number.back()) + 1);
     for (int own = 0; own < count; ++own) {
         const auto& [begin, length] = sequences[static_cast<std::size_t>(own)];
         const int first = first_number[static_cast<std::size_t>(own)];
@@ -96,8 +97,14 @@ Gradients compute(const Case& own, const AttentionInputs& in, const AttentionRef
     const auto aligned = [](float* start) {
         return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(start) + 15) / 16 * 16);
     };
-    int tickets = 0;
-    Problem problem{.tiles = tiles.data(),
+    int tickets = 77;
+    const auto tile_count = static_cast<unsigned>(tiles.size());
+    const auto rows = static_cast<int>(batch.rows);
+    Problem problem{.tiles = {.tiles = batch.sequences.empty() ? nullptr : tiles.data(),
+                              .count = static_cast<int>(tile_count) - 1,
+                              .sequences = rows,
+                              .length = static_cast<int>(batch.row_length),
+                              .together = sequences_together(rows, key_heads)},
                     .first_key_head = 0,
                     .key_heads = key_heads,
                     .group = group,
@@ -120,9 +127,7 @@ Gradients compute(const Case& own, const AttentionInputs& in, const AttentionRef
                     .k = map_of(in.k, tile_keys),
                     .v = map_of(in.v, tile_keys),
                     .dout = map_of(in.dout, Sizes::step_queries)};
-    const auto tile_count = static_cast<unsigned>(tiles.size());
     for (; problem.first_key_head < batch.kv_heads; problem.first_key_head += key_heads) {
-        tickets = 0;
         emulated_gpu::run({tile_count, static_cast<unsigned>(problem.heads())}, preparing_threads, 0,
                           own.schedule, [&] { prepare<T, head>(problem, inputs); });
         emulated_gpu::run({tile_count * static_cast<unsigned>(key_heads)}, threads, sizeof(Memory<head>),
@@ -169,6 +174,13 @@ TEST(AttentionGradientOrder, GoesThroughTheFirstTilesOfAFewSequences) {
     EXPECT_EQ(order_of(2), (std::vector{0, 3, 1, 2, 4, 5, 6, 7}));
     EXPECT_EQ(order_of(3), (std::vector{0, 3, 1, 2, 4, 6, 5, 7}));
     EXPECT_EQ(order_of(5), (std::vector{0, 3, 4, 6, 1, 5, 7, 2}));
+
+    // Sequences of the same length need no list.
+    std::vector<int> numbers;
+    for (const TileList list{.count = 9, .sequences = 3, .length = 3 * tile_keys - 5, .together = 2};
+         numbers.size() < 9;)
+        numbers.push_back(list[static_cast<int>(numbers.size())].number);
+    EXPECT_EQ(numbers, (std::vector{0, 3, 1, 4, 2, 5, 6, 7, 8}));
 
     EXPECT_EQ(sequences_together(4, 8), 4);
     EXPECT_EQ(sequences_together(16, 12), 4);

@@ -17,15 +17,14 @@ constexpr int listing_threads = 1024;
 /// sequence. first_number has room for sequences + 1. One block.
 __global__ void __launch_bounds__(listing_threads)
     list_tiles(const std::int32_t* begin, const std::int32_t* length, int sequences, int together,
-               int row_length, int* first_number, SequenceTile* tiles, int count, int* tickets) {
+               int* first_number, SequenceTile* tiles, int count) {
     __shared__ int of_warp[listing_threads / 32];
     wait_for_earlier_kernels();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const auto length_of = [&](int s) { return begin == nullptr ? row_length : length[s]; };
     int before = 0;
     for (int first = 0; first < sequences; first += listing_threads) {
         const int own = first + threadIdx.x;
-        const int mine = own < sequences ? (length_of(own) + tile_keys - 1) / tile_keys : 0;
+        const int mine = own < sequences ? (length[own] + tile_keys - 1) / tile_keys : 0;
         const int of_this_warp = warp_sum_up_to_here(mine);
         if (lane == 31) of_warp[warp] = of_this_warp;
         __syncthreads();
@@ -37,10 +36,7 @@ __global__ void __launch_bounds__(listing_threads)
         if (own < sequences) first_number[own] = up_to_here - mine;
         __syncthreads();
     }
-    if (threadIdx.x == 0) {
-        first_number[sequences] = before;
-        *tickets = 0;
-    }
+    if (threadIdx.x == 0) first_number[sequences] = before;
     __syncthreads();
     for (int number = threadIdx.x; number < count; number += listing_threads) {
         if (number >= before) {
@@ -54,10 +50,7 @@ __global__ void __launch_bounds__(listing_threads)
         }
         const int first = first_number[sequence];
         tiles[place_in_order(first_number, sequences, together, sequence, number - first)] = {
-            .begin = begin == nullptr ? sequence * row_length : begin[sequence],
-            .length = length_of(sequence),
-            .number = number,
-            .first_number = first};
+            .begin = begin[sequence], .length = length[sequence], .number = number, .first_number = first};
     }
     allow_next_kernel();
 }
@@ -124,16 +117,15 @@ template <class T, int head>
 void launch_gradients(const Launch& launch, const AttentionBackward& op, const Plan& plan) {
     using Sizes = TileSizes<head>;
     ScratchParts parts;
-    const std::size_t first_number_at = parts.add((plan.sequences + 1) * sizeof(int)),
-                      tiles_at = parts.add(plan.tiles * sizeof(SequenceTile)),
+    const bool given = static_cast<bool>(op.sequences.begin);
+    const std::size_t first_number_at = parts.add(given ? (plan.sequences + 1) * sizeof(int) : 0),
+                      tiles_at = parts.add(given ? plan.tiles * sizeof(SequenceTile) : 0),
                       tickets_at = parts.add(sizeof(int)), turns_at = parts.add(plan.blocks() * sizeof(int)),
                       statistics_at = parts.add(plan.blocks() * Sizes::statistics_of_step * sizeof(float)),
                       sums_at = parts.add(plan.blocks() * Sizes::sums_of_step * sizeof(float)),
-                      map_at =
-                          parts.add(op.sequences.begin ? op.sequences.tokens() * sizeof(SequenceOfToken) : 0);
+                      map_at = parts.add(given ? op.sequences.tokens() * sizeof(SequenceOfToken) : 0);
     auto* const memory = static_cast<std::byte*>(launch.scratch.take(parts.bytes()));
     auto* const tiles = reinterpret_cast<SequenceTile*>(memory + tiles_at);
-    auto* const tickets = reinterpret_cast<int*>(memory + tickets_at);
 
     const Maps maps{.q = map_of(op.q, Sizes::step_queries),
                     .k = map_of(op.k, tile_keys),
@@ -144,7 +136,13 @@ void launch_gradients(const Launch& launch, const AttentionBackward& op, const P
                                   .lse = elements<const float>(op.lse),
                                   .heads = static_cast<int>(op.q.size(1)),
                                   .row_length = static_cast<int>(op.sequences.row_length)};
-    Problem problem{.tiles = tiles,
+    const auto sequences = static_cast<int>(plan.sequences);
+    const int together = sequences_together(sequences, static_cast<int>(plan.key_heads));
+    Problem problem{.tiles = {.tiles = given ? tiles : nullptr,
+                              .count = static_cast<int>(plan.tiles),
+                              .sequences = sequences,
+                              .length = inputs.row_length,
+                              .together = together},
                     .key_heads = static_cast<int>(plan.key_heads),
                     .group = static_cast<int>(plan.group),
                     .head_size = static_cast<int>(op.q.size(2)),
@@ -156,24 +154,25 @@ void launch_gradients(const Launch& launch, const AttentionBackward& op, const P
                     .statistics = reinterpret_cast<float*>(memory + statistics_at),
                     .sums = reinterpret_cast<float*>(memory + sums_at),
                     .turns = reinterpret_cast<int*>(memory + turns_at),
-                    .tickets = tickets};
+                    .tickets = reinterpret_cast<int*>(memory + tickets_at)};
     const auto kernel = attention_gradients<T, head>;
     constexpr const char* name = "attention's gradient";
-    const int sequences = static_cast<int>(plan.sequences);
     reserve_shared_memory(kernel, dynamic_bytes<head>, name);
+    if (given)
+        launch_early(name, launch, list_tiles, 1, listing_threads, 0,
+                     elements<const std::int32_t>(op.sequences.begin),
+                     elements<const std::int32_t>(op.sequences.length), sequences, together,
+                     reinterpret_cast<int*>(memory + first_number_at), tiles, static_cast<int>(plan.tiles));
     for (; problem.first_key_head < op.k.size(1); problem.first_key_head += problem.key_heads) {
-        launch_early(
-            name, launch, list_tiles, 1, listing_threads, 0, elements<const std::int32_t>(op.sequences.begin),
-            elements<const std::int32_t>(op.sequences.length), sequences,
-            sequences_together(sequences, problem.key_heads), inputs.row_length,
-            reinterpret_cast<int*>(memory + first_number_at), tiles, static_cast<int>(plan.tiles), tickets);
         const dim3 grid(static_cast<unsigned>(plan.tiles),
                         static_cast<unsigned>(plan.key_heads * plan.group));
         launch_early(name, launch, prepare_gradients<T, head>, grid, preparing_threads, 0, problem, inputs);
-        launch_early(name, launch, kernel, static_cast<unsigned>(plan.tiles * plan.key_heads), threads,
-                     dynamic_bytes<head>, maps, problem);
+        const std::int64_t tasks = plan.tiles * plan.key_heads;
+        launch_early(name, launch, kernel,
+                     static_cast<unsigned>(std::min<std::int64_t>(tasks, launch.gpu.multiprocessors)),
+                     threads, dynamic_bytes<head>, maps, problem);
     }
-    if (!op.sequences.begin) return;
+    if (!given) return;
     auto* const map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
     map_tokens(launch, op.sequences, map);
     for (const Tensor* gradient : {&op.dq, &op.dk, &op.dv}) zero_gaps(launch, *gradient, map);

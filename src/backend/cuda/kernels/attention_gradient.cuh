@@ -7,11 +7,11 @@
 
 /// Attention's gradients on Hopper, in one pass over the scores.
 ///
-/// A block of threads has 128 keys of one key/value head. It goes through the blocks of queries that see
-/// them, the last first, for one query head of the group after the other, and sums up dk and dv in registers.
-/// What it finds for dq is added to sums in memory (fp32). The tiles of a sequence add to a block's sums in
-/// their order, first the tile of the first keys, so the bits are the same every time. The last one, which
-/// has the queries' own keys, rounds the sums instead and writes dq.
+/// A block of threads takes tasks: 128 keys of one key/value head. It goes through the blocks of queries that
+/// see them, the last first, for one query head of the group after the other, and sums up dk and dv in
+/// registers. What it finds for dq is added to sums in memory (fp32). The tiles of a sequence add to a
+/// block's sums in their order, first the tile of the first keys, so the bits are the same every time. The
+/// last one, which has the queries' own keys, rounds the sums instead and writes dq.
 ///
 /// Tiles are taken in order: those of the first keys of all heads of a few sequences, then their next ones. A
 /// tile waits only for earlier ones of its sequence and head, which were taken before, so nothing waits for
@@ -77,6 +77,26 @@ __device__ inline int place_in_order(const int* first_number, int sequences, int
     return place;
 }
 
+/// All tiles in the order in which they are taken. After the last one come some without tokens.
+struct TileList {
+    const SequenceTile* tiles;  ///< null: all sequences have the same length, and follow each other
+    int count;
+    int sequences, length, together;  ///< of the same length
+
+    __device__ SequenceTile operator[](int place) const {
+        if (place >= count) return {};
+        if (tiles != nullptr) return tiles[place];
+        const int of_sequence = (length + tile_keys - 1) / tile_keys;
+        const int first = place / (together * of_sequence) * together;
+        const int in_turn = min(together, sequences - first), within = place - first * of_sequence;
+        const int sequence = first + within % in_turn, first_number = sequence * of_sequence;
+        return {.begin = sequence * length,
+                .length = length,
+                .number = first_number + within / in_turn,
+                .first_number = first_number};
+    }
+};
+
 /// A tensor [N,heads,D].
 struct Place {
     void* start;
@@ -89,7 +109,7 @@ struct Place {
 };
 
 struct Problem {
-    const SequenceTile* tiles;              ///< in the order in which they are taken
+    TileList tiles;
     int first_key_head = 0, key_heads = 0;  ///< those that are worked on
     int group;                              ///< query heads of a key/value head
     int head_size;
@@ -117,10 +137,10 @@ struct Task {
     int first_query_block = 0;         ///< of the sequence, among all
     int from_block = 0, to_block = 0;  ///< of the sequence's blocks, [from, to)
 
-    /// Ticket numbers go through the heads of a tile, then through the tiles.
+    /// Ticket numbers go through the heads of a tile, then through the tiles. Behind the last one: length 0.
     __device__ static Task of_ticket(const Problem& problem, int ticket) {
-        const SequenceTile tile = problem.tiles[ticket / problem.key_heads];
         Task task;
+        const SequenceTile tile = problem.tiles[ticket / problem.key_heads];
         task.begin = tile.begin;
         task.length = tile.length;
         if (task.length == 0) return task;
@@ -173,89 +193,106 @@ struct Memory {
 
     unsigned char k[Sizes::key_bytes], v[Sizes::key_bytes];
     unsigned char q[stages][Sizes::query_bytes], dout[stages][Sizes::query_bytes];
-    /// Gradients of the scores, in rows of keys; of two steps, so that one may be written while products
-    /// of the one before still read it.
-    unsigned char dscores[2][Sizes::step_queries / 64 * Sizes::key_block_bytes];
+    /// Gradients of the scores, in rows of keys; one step's may be written while products of the one before
+    /// still read its own.
+    unsigned char dscores[stages][Sizes::step_queries / 64 * Sizes::key_block_bytes];
     float dq[Sizes::dq_buffers][Sizes::sums_of_step];
     float statistics[stages][Sizes::statistics_of_step];
-    std::uint64_t keys_full, full[stages], empty[stages], dq_full[Sizes::dq_buffers],
-        dq_empty[Sizes::dq_buffers];
-    /// Of the block. Its threads read it here whenever they need it; they have no registers left for it.
-    Task<head> task;
+    /// The block's task and the next. Threads read it here whenever they need it; they have no registers left
+    /// for it.
+    Task<head> task[2];
+    std::uint64_t task_full[2], task_empty[2], keys_full, keys_empty, full[stages], empty[stages],
+        dq_full[Sizes::dq_buffers], dq_empty[Sizes::dq_buffers];
 };
 template <int head>
 constexpr int dynamic_bytes = sizeof(Memory<head>) + 1024;
 
-/// One thread: brings keys, values and then each step's queries into shared memory.
+/// One thread: takes tasks until there are none, and brings their keys, values and then each step's queries
+/// into shared memory.
 template <int head>
 __device__ void load(const Maps& maps, const Problem& problem, Memory<head>& memory) {
-    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
-    const int key_head = problem.first_key_head + task.key_head;
-    barrier_arrive_expecting(&memory.keys_full, 2 * Sizes::key_bytes);
-#pragma unroll
-    for (int i = 0; i < Sizes::column_blocks; ++i) {
-        const int token = task.begin + task.first_key(), at = i * Sizes::key_block_bytes;
-        load_box(memory.k + at, maps.k, 64 * i, token, key_head, &memory.keys_full);
-        load_box(memory.v + at, maps.v, 64 * i, token, key_head, &memory.keys_full);
-    }
+    RingPlace<2> own;
     RingPlace<stages> place;
-    task.for_each_step(problem, [&](int block, int of_group) {
-        std::uint64_t* const full = &memory.full[place.stage];
-        constexpr int statistics_bytes = Sizes::statistics_of_step * sizeof(float);
-        barrier_wait(&memory.empty[place.stage], place.parity ^ 1);
-        barrier_arrive_expecting(full, 2 * Sizes::query_bytes + statistics_bytes);
+    for (;; own.next()) {
+        Task<head>& task = memory.task[own.stage];
+        barrier_wait(&memory.task_empty[own.stage], own.parity ^ 1);
+        task = Task<head>::of_ticket(problem, atomicAdd(problem.tickets, 1));
+        barrier_arrive(&memory.task_full[own.stage]);
+        if (task.length == 0) return;
+
+        const int key_head = problem.first_key_head + task.key_head;
+        // Keys have one place, so their barriers' parity is the task's stage.
+        barrier_wait(&memory.keys_empty, own.stage ^ 1);
+        barrier_arrive_expecting(&memory.keys_full, 2 * Sizes::key_bytes);
 #pragma unroll
         for (int i = 0; i < Sizes::column_blocks; ++i) {
-            const int token = task.begin + block * Sizes::step_queries, at = i * Sizes::query_block_bytes;
-            const int own_head = key_head * problem.group + of_group;
-            load_box(memory.q[place.stage] + at, maps.q, 64 * i, token, own_head, full);
-            load_box(memory.dout[place.stage] + at, maps.dout, 64 * i, token, own_head, full);
+            const int token = task.begin + task.first_key(), at = i * Sizes::key_block_bytes;
+            load_box(memory.k + at, maps.k, 64 * i, token, key_head, &memory.keys_full);
+            load_box(memory.v + at, maps.v, 64 * i, token, key_head, &memory.keys_full);
         }
-        load_bytes(memory.statistics[place.stage],
-                   problem.statistics + task.place(problem, block, of_group) * Sizes::statistics_of_step,
-                   statistics_bytes, full);
-        place.next();
-    });
+        task.for_each_step(problem, [&](int block, int of_group) {
+            std::uint64_t* const full = &memory.full[place.stage];
+            constexpr int statistics_bytes = Sizes::statistics_of_step * sizeof(float);
+            barrier_wait(&memory.empty[place.stage], place.parity ^ 1);
+            barrier_arrive_expecting(full, 2 * Sizes::query_bytes + statistics_bytes);
+#pragma unroll
+            for (int i = 0; i < Sizes::column_blocks; ++i) {
+                const int token = task.begin + block * Sizes::step_queries, at = i * Sizes::query_block_bytes;
+                const int own_head = key_head * problem.group + of_group;
+                load_box(memory.q[place.stage] + at, maps.q, 64 * i, token, own_head, full);
+                load_box(memory.dout[place.stage] + at, maps.dout, 64 * i, token, own_head, full);
+            }
+            load_bytes(memory.statistics[place.stage],
+                       problem.statistics + task.place(problem, block, of_group) * Sizes::statistics_of_step,
+                       statistics_bytes, full);
+            place.next();
+        });
+    }
 }
 
 /// The thread of a buffer: adds what the warpgroups found for dq to the sums in memory, in turn with other
 /// tiles.
 template <int head>
 __device__ void add_up(const Problem& problem, Memory<head>& memory, int own_buffer) {
-    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
     constexpr int bytes = Sizes::sums_of_step * sizeof(float);
+    RingPlace<2> own;
     RingPlace<Sizes::dq_buffers> place;
-    task.for_each_step(problem, [&](int block, int of_group) {
-        if (task.is_last(block)) return;
-        const auto [buffer, parity] = place;
-        place.next();
-        if (buffer != own_buffer) return;
-        const std::int64_t at = task.place(problem, block, of_group);
-        const int turn = task.turn(problem, block);
-        float* const sums = problem.sums + at * Sizes::sums_of_step;
-        barrier_wait(&memory.dq_full[buffer], parity);
-        if (turn == 0) {
-            store_bytes(sums, memory.dq[buffer], bytes);
-        } else {
-            wait_until_published(problem.turns + at, turn);
+    for (;; own.next()) {
+        barrier_wait(&memory.task_full[own.stage], own.parity);
+        const Task<head>& task = memory.task[own.stage];
+        if (task.length == 0) return;
+        task.for_each_step(problem, [&](int block, int of_group) {
+            if (task.is_last(block)) return;
+            const auto [buffer, parity] = place;
+            place.next();
+            if (buffer != own_buffer) return;
+            const std::int64_t at = task.place(problem, block, of_group);
+            const int turn = task.turn(problem, block);
+            float* const sums = problem.sums + at * Sizes::sums_of_step;
+            barrier_wait(&memory.dq_full[buffer], parity);
+            if (turn == 0) {
+                store_bytes(sums, memory.dq[buffer], bytes);
+            } else {
+                wait_until_published(problem.turns + at, turn);
+                order_with_copies();
+                add_floats(sums, memory.dq[buffer], bytes);
+            }
+            stores_commit();
+            stores_wait_until_read();
+            barrier_arrive(&memory.dq_empty[buffer]);
+            stores_wait_until_written();
             order_with_copies();
-            add_floats(sums, memory.dq[buffer], bytes);
-        }
-        stores_commit();
-        stores_wait_until_read();
-        barrier_arrive(&memory.dq_empty[buffer]);
-        stores_wait_until_written();
-        order_with_copies();
-        publish(problem.turns + at, turn + 1);
-    });
+            publish(problem.turns + at, turn + 1);
+        });
+        barrier_arrive(&memory.task_empty[own.stage]);
+    }
 }
 
-/// A warpgroup's share.
+/// A warpgroup's share of all tasks.
 template <class T, int head>
 __device__ void multiply(const Problem& problem, Memory<head>& memory) {
-    const Task<head>& task = memory.task;
     using Sizes = TileSizes<head>;
     using enum Contiguous;
     constexpr int queries = Sizes::step_queries;
@@ -266,9 +303,6 @@ __device__ void multiply(const Problem& problem, Memory<head>& memory) {
     // 8i + own_query + j.
     const int own_key = 64 * group + thread / 32 * 16 + lane / 4, own_query = 2 * (lane % 4);
 
-    float dk[head / 2], dv[head / 2];
-#pragma unroll
-    for (int i = 0; i < head / 2; ++i) dk[i] = dv[i] = 0;
     const std::uint64_t own_k = operand_at<depth>(memory.k + 64 * 128 * group, 0);
     const std::uint64_t own_v = operand_at<depth>(memory.v + 64 * 128 * group, 0);
     // For dq: all keys, and half of the columns or of the queries.
@@ -276,220 +310,233 @@ __device__ void multiply(const Problem& problem, Memory<head>& memory) {
         operand_at<breadth>(memory.k + (head == 128 ? group * Sizes::key_block_bytes : 0), 0);
     const float scale_of_power = problem.scale * log2_of_e;
 
+    RingPlace<2> own;
     RingPlace<stages> place;
     RingPlace<Sizes::dq_buffers> dq_place;
-    int buffer = 0;  // of the scores' gradients
+    for (;; own.next()) {
+        barrier_wait(&memory.task_full[own.stage], own.parity);
+        const Task<head>& task = memory.task[own.stage];
+        if (task.length == 0) return;
 
-    float score[queries / 2];
-    const auto multiply_scores = [&](int stage) {
-        const std::uint64_t q_rows = operand_at<depth>(memory.q[stage], 0);
+        float dk[head / 2], dv[head / 2];
 #pragma unroll
-        for (int i = 0; i < head / 16; ++i)
-            multiply_64_16<T, queries, depth, depth>(
-                score, own_k + i / 4 * key_block + i % 4 * product_step<depth>,
-                q_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
-        products_commit();
-    };
-    barrier_wait(&memory.keys_full, 0);
-    barrier_wait(&memory.full[0], 0);
-    products_begin();
-    multiply_scores(0);
-    products_wait<0>();
-    products_are_in(score);
-
-    // A step begins with its scores, and makes those of the next, unless it is the last: the matrix unit then
-    // has something to do while dq is passed on.
-    const auto step = [&]<bool last>(int block, int of_group) {
-        const unsigned char* const q = memory.q[place.stage];
-        const unsigned char* const dout = memory.dout[place.stage];
-        const float* const statistics = memory.statistics[place.stage];
-        unsigned char* const dscores = memory.dscores[buffer];
-
-        // ---------------------------------------------------- weights and their gradients, dv, scores'
-        // gradients 64 queries at a time: registers do not suffice for more.
-        constexpr int parts = queries / 64;
-        float dweight[parts][32];
-        const auto multiply_dweight = [&](int part) {
-            const std::uint64_t dout_rows = operand_at<depth>(dout + part * 64 * 128, 0);
+        for (int i = 0; i < head / 2; ++i) dk[i] = dv[i] = 0;
+        float score[queries / 2];
+        const auto multiply_scores = [&](int stage) {
+            const std::uint64_t q_rows = operand_at<depth>(memory.q[stage], 0), k_rows = as_new(own_k);
 #pragma unroll
             for (int i = 0; i < head / 16; ++i)
-                multiply_64_16<T, 64, depth, depth>(
-                    dweight[part], own_v + i / 4 * key_block + i % 4 * product_step<depth>,
-                    dout_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
+                multiply_64_16<T, queries, depth, depth>(
+                    score, k_rows + i / 4 * key_block + i % 4 * product_step<depth>,
+                    q_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
             products_commit();
         };
-        const bool is_cut = task.is_cut(problem, block);
-        // From the first key to the query.
-        const int distance = block * queries + own_query - task.first_key() - own_key;
-        // A lane names the place of 16 bytes: of eight keys, eight more, and of both for the next 8 queries.
-        const int named_key = 64 * group + thread / 32 * 16 + lane % 16;
-        std::uint32_t rounded[queries / 16][4], dscore[queries / 16][4];
+        barrier_wait(&memory.keys_full, own.stage);
+        barrier_wait(&memory.full[place.stage], place.parity);
         products_begin();
-        multiply_dweight(0);
+        multiply_scores(place.stage);
+        products_wait<0>();
+        products_are_in(score);
+
+        // A step begins with its scores, and makes those of the next, unless it is the last: the matrix unit
+        // then has something to do while dq is passed on.
+        const auto step = [&]<bool last>(int block, int of_group) {
+            const unsigned char* const q = memory.q[place.stage];
+            const unsigned char* const dout = memory.dout[place.stage];
+            const float* const statistics = memory.statistics[place.stage];
+            unsigned char* const dscores = memory.dscores[place.stage];
+
+            // ---------------------------------------------------- weights and their gradients, dv, scores'
+            // gradients 64 queries at a time: registers do not suffice for more.
+            constexpr int parts = queries / 64;
+            float dweight[parts][32];
+            const auto multiply_dweight = [&](int part) {
+                const std::uint64_t dout_rows = operand_at<depth>(dout + part * 64 * 128, 0);
 #pragma unroll
-        for (int part = 0; part < parts; ++part) {
-            float* const weight = score + 32 * part;
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const float2 sum =
-                    *reinterpret_cast<const float2*>(statistics + 64 * part + 8 * i + own_query);
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    float* const pair = weight + 4 * i + 2 * h;
-                    pair[0] = power_of_two(fmaf(pair[0], scale_of_power, -sum.x));
-                    pair[1] = power_of_two(fmaf(pair[1], scale_of_power, -sum.y));
-                }
-            }
-            if (is_cut) {
-#pragma unroll
-                for (int i = 0; i < 32; ++i) {
-                    const int past = distance + 64 * part + i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
-                    if (past < 0 || (problem.window > 0 && past >= problem.window)) weight[i] = 0;
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 16; ++i)
-                rounded[4 * part + i / 4][i % 4] = rounded_pair<T>(weight[2 * i], weight[2 * i + 1]);
+                for (int i = 0; i < head / 16; ++i)
+                    multiply_64_16<T, 64, depth, depth>(
+                        dweight[part], own_v + i / 4 * key_block + i % 4 * product_step<depth>,
+                        dout_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
+                products_commit();
+            };
+            const bool is_cut = task.is_cut(problem, block);
+            // From the first key to the query.
+            const int distance = block * queries + own_query - task.first_key() - own_key;
+            // A lane names the place of 16 bytes: of eight keys, eight more, and of both for the next 8
+            // queries.
+            const int named_key = 64 * group + thread / 32 * 16 + lane % 16;
+            std::uint32_t rounded[queries / 16][4], dscore[queries / 16][4];
             products_begin();
+            multiply_dweight(0);
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
-                multiply_64_16<T, head, breadth>(dv, rounded[4 * part + i],
-                                                 operand_at<breadth>(dout, Sizes::query_block_bytes) +
-                                                     (4 * part + i) * product_step<breadth>);
-            products_commit();
-            if (part + 1 < parts) {
-                multiply_dweight(part + 1);
-                products_wait<2>();
-            } else {
-                // With 128 columns ptxas does not find enough registers unless dv is in, too.
-                products_wait<(head == 64 ? 1 : 0)>();
-            }
-            products_are_in(dweight[part]);
-
-            const float* const deltas = statistics + queries + 64 * part + own_query;
+            for (int part = 0; part < parts; ++part) {
+                float* const weight = score + 32 * part;
 #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const float2 delta = *reinterpret_cast<const float2*>(deltas + 8 * i);
+                for (int i = 0; i < 8; ++i) {
+                    const float2 sum =
+                        *reinterpret_cast<const float2*>(statistics + 64 * part + 8 * i + own_query);
 #pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const int at = 4 * i + 2 * h;
-                    dscore[4 * part + i / 2][i % 2 * 2 + h] =
-                        rounded_pair<T>(weight[at] * (dweight[part][at] - delta.x),
-                                        weight[at + 1] * (dweight[part][at + 1] - delta.y));
+                    for (int h = 0; h < 2; ++h) {
+                        float* const pair = weight + 4 * i + 2 * h;
+                        pair[0] = power_of_two(fmaf(pair[0], scale_of_power, -sum.x));
+                        pair[1] = power_of_two(fmaf(pair[1], scale_of_power, -sum.y));
+                    }
                 }
+                if (is_cut) {
+#pragma unroll
+                    for (int i = 0; i < 32; ++i) {
+                        const int past = distance + 64 * part + i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
+                        if (past < 0 || (problem.window > 0 && past >= problem.window)) weight[i] = 0;
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < 16; ++i)
+                    rounded[4 * part + i / 4][i % 4] = rounded_pair<T>(weight[2 * i], weight[2 * i + 1]);
+                products_begin();
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    multiply_64_16<T, head, breadth>(dv, rounded[4 * part + i],
+                                                     operand_at<breadth>(dout, Sizes::query_block_bytes) +
+                                                         (4 * part + i) * product_step<breadth>);
+                products_commit();
+                if (part + 1 < parts) {
+                    multiply_dweight(part + 1);
+                    products_wait<2>();
+                } else {
+                    // With 128 columns ptxas does not find enough registers unless dv is in, too.
+                    products_wait<(head == 64 ? 1 : 0)>();
+                }
+                products_are_in(dweight[part]);
+
+                const float* const deltas = statistics + queries + 64 * part + own_query;
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const float2 delta = *reinterpret_cast<const float2*>(deltas + 8 * i);
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        const int at = 4 * i + 2 * h;
+                        dscore[4 * part + i / 2][i % 2 * 2 + h] =
+                            rounded_pair<T>(weight[at] * (dweight[part][at] - delta.x),
+                                            weight[at + 1] * (dweight[part][at + 1] - delta.y));
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    store_matrices(dscores + part * Sizes::key_block_bytes +
+                                       exchanged_place(named_key, i * 32 + lane / 16 * 16),
+                                   dscore[4 * part + i]);
             }
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-                store_matrices(dscores + part * Sizes::key_block_bytes +
-                                   exchanged_place(named_key, i * 32 + lane / 16 * 16),
-                               dscore[4 * part + i]);
-        }
-        order_shared_with_copies();
-        meet<1, multiplying_threads>();
-
-        // -------------------------------------------------------------------------------------------- dq, dk
-        float dq[32];
-        const std::uint64_t dscore_columns =
-            operand_at<breadth>(dscores + (head == 64 ? group * Sizes::key_block_bytes : 0), 0);
-        products_begin();
-#pragma unroll
-        for (int i = 0; i < tile_keys / 16; ++i)
-            multiply_64_16<T, 64, breadth, breadth>(dq, dscore_columns + i * product_step<breadth>,
-                                                    k_columns + i * product_step<breadth>, i > 0);
-        products_commit();
-#pragma unroll
-        for (int i = 0; i < queries / 16; ++i)
-            multiply_64_16<T, head, breadth>(
-                dk, dscore[i], operand_at<breadth>(q, Sizes::query_block_bytes) + i * product_step<breadth>);
-        products_commit();
-        products_wait<1>();
-        products_are_in(dq);
-
-        constexpr int quarters = 32 / 4;  // of the registers: four at a time
-        if (!task.is_last(block)) {
-            float4* const to =
-                reinterpret_cast<float4*>(memory.dq[dq_place.stage]) + group * quarters * 128 + thread;
-            barrier_wait(&memory.dq_empty[dq_place.stage], dq_place.parity ^ 1);
-#pragma unroll
-            for (int i = 0; i < quarters; ++i)
-                to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
             order_shared_with_copies();
-            __syncwarp();
-            if (lane == 0) barrier_arrive(&memory.dq_full[dq_place.stage]);
-            dq_place.next();
-        } else {
-            if (const int turn = task.turn(problem, block); turn > 0) {
-                const std::int64_t at = task.place(problem, block, of_group);
-                if (thread == 0) {
-                    wait_until_published(problem.turns + at, turn);
-                    order_with_copies();
-                }
-                group == 0 ? meet<2, 128>() : meet<3, 128>();
-                const float4* const from =
-                    reinterpret_cast<const float4*>(problem.sums + at * Sizes::sums_of_step) +
-                    group * quarters * 128 + thread;
-#pragma unroll
-                for (int i = 0; i < quarters; ++i) {
-                    const float4 sum = __ldcg(from + i * 128);
-                    dq[4 * i] += sum.x;
-                    dq[4 * i + 1] += sum.y;
-                    dq[4 * i + 2] += sum.z;
-                    dq[4 * i + 3] += sum.w;
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 32; ++i) dq[i] *= problem.scale;
-            const int first_column = head == 128 ? 64 * group : 0;
-            const int own_head = (problem.first_key_head + task.key_head) * problem.group + of_group;
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int query =
-                    block * queries + (head == 64 ? 64 * group : 0) + thread / 32 * 16 + lane / 4 + 8 * h;
-                store_rounded<64>(dq, h, problem.dq.at<T>(task.begin + query, own_head) + first_column,
-                                  query < task.length ? problem.head_size - first_column : 0);
-            }
-        }
+            meet<1, multiplying_threads>();
 
-        // -------------------------------------------------------------------------------- the next step's
-        // scores
-        auto next = place;
-        next.next();
-        if constexpr (last) {
-            products_wait<0>();
-        } else {
-            barrier_wait(&memory.full[next.stage], next.parity);
+            // --------------------------------------------------------------------------------------------
+            // dq, dk
+            float dq[32];
+            const std::uint64_t dscore_columns =
+                operand_at<breadth>(dscores + (head == 64 ? group * Sizes::key_block_bytes : 0), 0);
             products_begin();
-            multiply_scores(next.stage);
+#pragma unroll
+            for (int i = 0; i < tile_keys / 16; ++i)
+                multiply_64_16<T, 64, breadth, breadth>(dq, dscore_columns + i * product_step<breadth>,
+                                                        k_columns + i * product_step<breadth>, i > 0);
+            products_commit();
+#pragma unroll
+            for (int i = 0; i < queries / 16; ++i)
+                multiply_64_16<T, head, breadth>(
+                    dk, dscore[i],
+                    operand_at<breadth>(q, Sizes::query_block_bytes) + i * product_step<breadth>);
+            products_commit();
             products_wait<1>();
+            products_are_in(dq);
+
+            constexpr int quarters = 32 / 4;  // of the registers: four at a time
+            if (!task.is_last(block)) {
+                float4* const to =
+                    reinterpret_cast<float4*>(memory.dq[dq_place.stage]) + group * quarters * 128 + thread;
+                barrier_wait(&memory.dq_empty[dq_place.stage], dq_place.parity ^ 1);
+#pragma unroll
+                for (int i = 0; i < quarters; ++i)
+                    to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+                order_shared_with_copies();
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&memory.dq_full[dq_place.stage]);
+                dq_place.next();
+            } else {
+                if (const int turn = task.turn(problem, block); turn > 0) {
+                    const std::int64_t at = task.place(problem, block, of_group);
+                    if (thread == 0) {
+                        wait_until_published(problem.turns + at, turn);
+                        order_with_copies();
+                    }
+                    group == 0 ? meet<2, 128>() : meet<3, 128>();
+                    const float4* const from =
+                        reinterpret_cast<const float4*>(problem.sums + at * Sizes::sums_of_step) +
+                        group * quarters * 128 + thread;
+#pragma unroll
+                    for (int i = 0; i < quarters; ++i) {
+                        const float4 sum = __ldcg(from + i * 128);
+                        dq[4 * i] += sum.x;
+                        dq[4 * i + 1] += sum.y;
+                        dq[4 * i + 2] += sum.z;
+                        dq[4 * i + 3] += sum.w;
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < 32; ++i) dq[i] *= problem.scale;
+                const int first_column = head == 128 ? 64 * group : 0;
+                const int own_head = (problem.first_key_head + task.key_head) * problem.group + of_group;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int query =
+                        block * queries + (head == 64 ? 64 * group : 0) + thread / 32 * 16 + lane / 4 + 8 * h;
+                    store_rounded<64>(dq, h, problem.dq.at<T>(task.begin + query, own_head) + first_column,
+                                      query < task.length ? problem.head_size - first_column : 0);
+                }
+            }
+
+            // -------------------------------------------------------------------------------- the next
+            // step's scores
+            auto next = place;
+            next.next();
+            if constexpr (last) {
+                products_wait<0>();
+            } else {
+                barrier_wait(&memory.full[next.stage], next.parity);
+                products_begin();
+                multiply_scores(next.stage);
+                products_wait<1>();
+            }
+            products_are_in(dk);
+            products_are_in(dv);
+            if (lane == 0) barrier_arrive(&memory.empty[place.stage]);
+            if constexpr (!last) {
+                products_wait<0>();
+                products_are_in(score);
+            }
+            place = next;
+        };
+        // The order of for_each_step(). The last step is apart, or ptxas would not find enough registers.
+        int block = task.to_block - 1, of_group = 0;
+        for (int more = task.steps(problem) - 1; more > 0; --more) {
+            step.template operator()<false>(block, of_group);
+            if (--block >= task.from_block) continue;
+            block = task.to_block - 1;
+            ++of_group;
         }
-        products_are_in(dk);
-        products_are_in(dv);
-        if (lane == 0) barrier_arrive(&memory.empty[place.stage]);
-        if constexpr (!last) {
-            products_wait<0>();
-            products_are_in(score);
-        }
-        place = next;
-        buffer ^= 1;
-    };
-    // The order of for_each_step(). The last step is apart, or ptxas would not find enough registers.
-    int block = task.to_block - 1, of_group = 0;
-    for (int more = task.steps(problem) - 1; more > 0; --more) {
-        step.template operator()<false>(block, of_group);
-        if (--block >= task.from_block) continue;
-        block = task.to_block - 1;
-        ++of_group;
-    }
-    step.template operator()<true>(block, of_group);
+        step.template operator()<true>(block, of_group);
+        if (lane == 0) barrier_arrive(&memory.keys_empty);
 
 #pragma unroll
-    for (int i = 0; i < head / 2; ++i) dk[i] *= problem.scale;
+        for (int i = 0; i < head / 2; ++i) dk[i] *= problem.scale;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-        const int key = task.first_key() + own_key + 8 * h, key_head = problem.first_key_head + task.key_head;
-        const int left = key < task.length ? problem.head_size : 0;
-        store_rounded<head>(dk, h, problem.dk.at<T>(task.begin + key, key_head), left);
-        store_rounded<head>(dv, h, problem.dv.at<T>(task.begin + key, key_head), left);
+        for (int h = 0; h < 2; ++h) {
+            const int key = task.first_key() + own_key + 8 * h,
+                      key_head = problem.first_key_head + task.key_head;
+            const int left = key < task.length ? problem.head_size : 0;
+            store_rounded<head>(dk, h, problem.dk.at<T>(task.begin + key, key_head), left);
+            store_rounded<head>(dv, h, problem.dv.at<T>(task.begin + key, key_head), left);
+        }
+        if (lane == 0) barrier_arrive(&memory.task_empty[own.stage]);
     }
 }
 
@@ -499,7 +546,12 @@ __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
     auto& memory = *reinterpret_cast<Memory<head>*>(aligned_shared_memory());
     if (threadIdx.x == 0) {
         for (const CUtensorMap* map : {&maps.q, &maps.k, &maps.v, &maps.dout}) prefetch_map(*map);
+        for (int i = 0; i < 2; ++i) {
+            barrier_init(&memory.task_full[i], 1);
+            barrier_init(&memory.task_empty[i], 4 * multiplying_groups + TileSizes<head>::dq_buffers);
+        }
         barrier_init(&memory.keys_full, 1);
+        barrier_init(&memory.keys_empty, 4 * multiplying_groups);
         for (int i = 0; i < TileSizes<head>::dq_buffers; ++i) {
             barrier_init(&memory.dq_full[i], 4 * multiplying_groups);
             barrier_init(&memory.dq_empty[i], 1);
@@ -509,10 +561,8 @@ __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
             barrier_init(&memory.empty[i], 4 * multiplying_groups);
         }
         barrier_init_fence();
-        memory.task = Task<head>::of_ticket(problem, atomicAdd(problem.tickets, 1));
     }
     __syncthreads();
-    if (memory.task.length == 0) return;
     if (threadIdx.x < 128) {
         give_registers<24>();
         if (threadIdx.x == 0) load(maps, problem, memory);
@@ -532,12 +582,13 @@ struct StatisticsInputs {
     int heads, row_length;
 };
 
-/// Writes the statistics of one query head at a tile's positions, and that nothing has been added to its
-/// sums, by a block of `preparing_threads`. The grid has a block for every tile and head.
+/// Writes the statistics of one query head at a tile's positions, that nothing has been added to its sums and
+/// that no ticket was taken, by a block of `preparing_threads`. The grid has a block for every tile and head.
 template <class T, int head>
 __device__ void prepare(const Problem& problem, const StatisticsInputs& inputs) {
     using Sizes = TileSizes<head>;
     constexpr int lanes = head / 8;  // for a query
+    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *problem.tickets = 0;
     const int own_head = blockIdx.y;
     const SequenceTile tile = problem.tiles[blockIdx.x];
     if (tile.length == 0) return;

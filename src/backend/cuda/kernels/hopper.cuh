@@ -165,6 +165,13 @@ __device__ inline void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
+/// x, as something new to the compiler: it computes what depends on it here, instead of keeping it in registers
+/// from one step to the next.
+__device__ inline std::uint64_t as_new(std::uint64_t x) {
+    asm volatile("" : "+l"(x));
+    return x;
+}
+
 template <Contiguous contiguous>
 __device__ inline std::uint64_t operand_at(const void* start, std::uint32_t block_bytes) {
     return operand_place<contiguous>(shared_address(start), block_bytes);

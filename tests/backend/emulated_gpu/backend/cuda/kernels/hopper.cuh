@@ -143,6 +143,10 @@ void take_registers() {}
 template <int count>
 void give_registers() {}
 
+inline std::uint64_t as_new(std::uint64_t x) {
+    return x;
+}
+
 template <Contiguous contiguous>
 std::uint64_t operand_at(const void* start, std::uint32_t block_bytes) {
     return operand_place<contiguous>(shared_address(start), block_bytes);
