@@ -477,8 +477,7 @@ Command add_bench_ops_command(const Command& bench) {
     auto options = std::make_shared<BenchShape>();
     const Command command = bench.add_command(
         "ops",
-        "Run each operation of a model alone at the model's shapes, warm, and print its median time, its "
-        "rate\n"
+        "Run each operation of a model alone at the model's shapes, warm; print its median time, its rate\n"
         "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
         "machine\n"
         "can do at best. The optimizers' operations (AdamW in bf16 also with stochastic rounding) are timed\n"

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "app/common_flags.h"
 #include "app/program_help.h"
 #include "args/command.h"
 #include "args/help_text.h"
@@ -52,6 +55,48 @@ std::string usage_line(const Command& command, const std::vector<FlagDescription
                        command.takes_words() ? options + words : words + options);
 }
 
+/// What it does, its usage and examples. `is_short`: of the description the first paragraph.
+std::string beginning(const Command& command, bool is_short) {
+    std::string description, examples;
+    for (const DescriptionPart& part : description_parts(command))
+        if (part.is_example)
+            examples += example_lines(part.text) + "\n";
+        else if (!is_short || description.empty())
+            description += wrapped_text(part.text, 0, help_columns);
+    return description + usage_line(command, command.flags()) + "\n" + examples;
+}
+
+std::string nested_commands(const Command& command) {
+    std::string lines;
+    for (const std::string& name : command.command_names())
+        lines += two_columns(name, summary_of(*command.find(name)));
+    return lines.empty() ? "" : "\nCommands\n" + lines;
+}
+
+std::string flags_by_group(const Command& command, std::span<const CommonGroup> groups) {
+    const std::vector<FlagDescription> flags = command.flags();
+    return common_lines(groups, [&](std::string_view name) {
+        const FlagDescription& flag = *std::ranges::find_if(flags, [&](const FlagDescription& candidate) {
+            return std::ranges::find(candidate.names, fmt::format("--{}", name)) != candidate.names.end();
+        });
+        return ShownValue{.placeholder = flag.value_may_be_missing ? "" : flag.value(),
+                          .remark = flag.is_required ? "required" : flag.default_text};
+    });
+}
+
+/// "all", and the flags that are in none of the groups.
+std::vector<std::string> other_topics(const Command& command, std::span<const CommonGroup> groups) {
+    std::vector<std::string> topics{"all"};
+    for (const FlagDescription& flag : command.flags()) {
+        const std::string name = flag.names.front().substr(flag.names.front().find_first_not_of('-'));
+        const bool is_shown = std::ranges::any_of(groups, [&](const CommonGroup& group) {
+            return std::ranges::find(group.arguments, name, &CommonArgument::name) != group.arguments.end();
+        });
+        if (!is_shown && flag.names.back() != "--help") topics.push_back(name);
+    }
+    return topics;
+}
+
 }  // namespace
 
 std::vector<DescriptionPart> description_parts(const Command& command) {
@@ -74,18 +119,16 @@ std::vector<DescriptionPart> description_parts(const Command& command) {
 }
 
 std::string command_help(const Command& command) {
-    std::string text;
-    const std::vector<DescriptionPart> parts = description_parts(command);
-    for (const DescriptionPart& part : parts)
-        if (!part.is_example) text += wrapped_text(part.text, 0, help_columns);
-    const std::vector<FlagDescription> flags = command.flags();
-    text += usage_line(command, flags) + "\n";
-    for (const DescriptionPart& part : parts)
-        if (part.is_example) text += example_lines(part.text) + "\n";
-    for (const FlagDescription& flag : flags) text += flag_columns(flag);
-    const std::vector<std::string> names = command.command_names();
-    if (!names.empty()) text += "\nCommands\n";
-    for (const std::string& name : names) text += two_columns(name, summary_of(*command.find(name)));
+    const std::span<const CommonGroup> groups = common_flags(command);
+    if (groups.empty()) return full_command_help(command);
+    return beginning(command, true) + flags_by_group(command, groups) + nested_commands(command) + "\n" +
+           more_lines(command.full_name(), "a flag above,", other_topics(command, groups));
+}
+
+std::string full_command_help(const Command& command) {
+    std::string text = beginning(command, false);
+    for (const FlagDescription& flag : command.flags()) text += flag_columns(flag);
+    text += nested_commands(command);
     const std::vector<std::string> footer = split_words(command.footer(), '\n');
     if (!footer.empty()) text += "\n";
     for (const std::string& line : footer) text += wrapped_text(line, 0, help_columns);

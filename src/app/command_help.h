@@ -16,7 +16,10 @@ struct DescriptionPart {
 /// Paragraphs end where a line ends with a full stop.
 std::vector<DescriptionPart> description_parts(const Command& command);
 
-/// What --help prints for a command without a table of arguments.
+/// What --help prints for a command without a table of arguments: all its flags, or its common_flags().
 std::string command_help(const Command& command);
+
+/// The same with the whole description and all flags.
+std::string full_command_help(const Command& command);
 
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "app/command_help.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "args/argument_table.h"
@@ -82,7 +83,7 @@ bool has_name(const FlagDescription& flag, const std::string& name) {
 
 /// A flag, all those whose names begin so, or "all".
 std::string flag_help(const Command& command, const std::string& topic) {
-    if (topic == "all") return command.help();  // as where --help alone is an excerpt
+    if (topic == "all") return full_command_help(command);
     const std::string name = plain_name(topic);
     std::vector<std::string> known;
     std::string of_beginning;
@@ -177,8 +178,12 @@ std::string help_of(const Command& program, std::vector<std::string> words) {
 std::optional<std::string> help_on_topic(const Command& program, std::vector<std::string> words) {
     const std::vector<Command> commands = take_command(program, words);
     if (commands.empty() || table_of_command(commands.back().name()) != nullptr) return std::nullopt;
-    if (words.size() != 2 || (words[0] != "--help" && words[0] != "-h")) return std::nullopt;
-    return flag_help(commands.back(), words[1]);
+    // Where words are passed on, a --help behind others may be one of them.
+    if (commands.back().takes_words() && (words.size() != 2 || !words.front().starts_with('-')))
+        return std::nullopt;
+    const std::optional<HelpRequest> request = help_request(words);
+    if (!request || request->topic.empty()) return std::nullopt;
+    return flag_help(commands.back(), request->topic);
 }
 
 void add_help_command(const Command& app) {

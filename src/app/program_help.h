@@ -18,8 +18,8 @@ std::string program_help(const Command& program);
 /// a flag, or what help_answer() knows. UsageError if there is no such command or topic.
 std::string help_of(const Command& program, std::vector<std::string> words);
 
-/// help_of() where the words are `COMMAND --help TOPIC` of a command without a table of arguments; otherwise
-/// absent, because the command does what they ask for.
+/// help_of() where the words are those of a command without a table of arguments and have `--help TOPIC`;
+/// otherwise absent, because the command does what they ask for.
 std::optional<std::string> help_on_topic(const Command& program, std::vector<std::string> words);
 
 }  // namespace drover

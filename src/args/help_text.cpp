@@ -162,32 +162,41 @@ std::string topic_text(const ArgumentTable& table, std::string_view topic) {
 
 /// What stands for a value in the short help.
 std::string placeholder(const Argument& argument) {
-    constexpr std::size_t longest = 20;
     switch (argument.type) {
         case ArgumentType::boolean:
             return "";
         case ArgumentType::optional_boolean:
-            return " yes|no";
+            return "yes|no";
         case ArgumentType::integer:
         case ArgumentType::number:
-            return " N";
+            return "N";
         case ArgumentType::text:
-            return argument.is_path ? " PATH" : " TEXT";
+            return argument.is_path ? "PATH" : "TEXT";
         case ArgumentType::words:
-            return " WORDS";
+            return "WORDS";
         case ArgumentType::json:
-            return " JSON";
+            return "JSON";
         case ArgumentType::choice:
-            return argument.choices.size() <= longest ? " " + std::string(argument.choices) : " CHOICE";
+            return std::string(argument.choices);
     }
     return "";
 }
 
-std::string common_line(const Argument& argument, std::string_view meaning) {
+ShownValue shown_value(const Argument& argument) {
     const std::string_view value = argument.default_text;
-    const bool says_default = !value.empty() && value != "no" && argument.type != ArgumentType::choice;
-    return fmt::format("  {:<39}{}{}\n", fmt::format("--{}{}", argument.name, placeholder(argument)), meaning,
-                       says_default ? fmt::format(" ({})", value) : "");
+    const bool says_default = value != "no" && argument.type != ArgumentType::choice;
+    return {.placeholder = placeholder(argument), .remark = says_default ? std::string(value) : ""};
+}
+
+std::string common_line(const CommonArgument& common, const ShownValue& value) {
+    constexpr std::size_t longest = 20;
+    std::string head = fmt::format("--{}", common.name);
+    if (value.placeholder.size() > longest)
+        head += " CHOICE";
+    else if (!value.placeholder.empty())
+        head += " " + value.placeholder;
+    return fmt::format("  {:<39}{}{}\n", head, common.meaning,
+                       value.remark.empty() ? "" : fmt::format(" ({})", value.remark));
 }
 
 }  // namespace
@@ -229,15 +238,27 @@ std::string short_help(const ArgumentTable& table) {
     const CommandText& words = command_text(table);
     std::string text = wrapped(words.summary, 0) + "\n" + usage_of(table) + "\n";
     for (const std::string& line : split_words(words.examples, '\n')) text += "  " + line + "\n";
-    for (const CommonGroup& group : words.common) {
-        text += fmt::format("{}{}\n", &group == &words.common.front() ? "\n" : "", group.title);
+    return text + "\n" +
+           common_lines(words.common, [&](std::string_view name) { return shown_value(*table.find(name)); }) +
+           "\n" +
+           more_lines(fmt::format("drover {}", table.command()), "an argument, such as max_steps,",
+                      help_topics(table));
+}
+
+std::string common_lines(std::span<const CommonGroup> groups,
+                         const std::function<ShownValue(std::string_view name)>& value_of) {
+    std::string lines;
+    for (const CommonGroup& group : groups) {
+        lines += fmt::format("{}\n", group.title);
         for (const CommonArgument& common : group.arguments)
-            text += common_line(*table.find(common.name), common.meaning);
+            lines += common_line(common, value_of(common.name));
     }
-    const std::vector<std::string> topics = help_topics(table);
-    return text +
-           fmt::format("\nMore: drover {} --help WORD, where WORD is an argument, such as max_steps, or\n",
-                       table.command()) +
+    return lines;
+}
+
+std::string more_lines(std::string_view command, std::string_view word,
+                       const std::vector<std::string>& topics) {
+    return fmt::format("More: {} --help WORD, where WORD is {} or\n", command, word) +
            wrapped(fmt::format("{}", fmt::join(topics, ", ")), 2);
 }
 

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drover {
 
 class ArgumentTable;
+struct CommonGroup;
 
 constexpr std::size_t help_columns = 100;
 
@@ -32,6 +35,20 @@ std::vector<std::string> help_topics(const ArgumentTable& table);
 
 /// The arguments used most, at most 40 lines of 100 columns.
 std::string short_help(const ArgumentTable& table);
+
+/// What the short help shows of an argument beside its name and meaning.
+struct ShownValue {
+    std::string placeholder;  ///< what stands for its value: "N", "no|steps|epoch"; empty: it needs none
+    std::string remark;       ///< its default, or that it is required
+};
+
+/// The groups of a short help, a line for each argument.
+std::string common_lines(std::span<const CommonGroup> groups,
+                         const std::function<ShownValue(std::string_view name)>& value_of);
+
+/// The end of a short help: what may follow `command --help`, which is `word` or one of the topics.
+std::string more_lines(std::string_view command, std::string_view word,
+                       const std::vector<std::string>& topics);
 
 /// Every argument with its kind, default and description, by group, at most 100 columns wide.
 std::string help_text(const ArgumentTable& table);

@@ -96,23 +96,61 @@ TEST(CommandLine, HelpOfEveryCommand) {
         EXPECT_EQ(help.exit_code, 0) << command;
         EXPECT_NE(help.output.find("Usage: drover " + command), std::string::npos) << help.output;
         EXPECT_EQ(run("help " + command).output, help.output);
-        for (const std::string& line : lines_of(help.output)) EXPECT_LE(line.size(), 100u) << line;
-        if (has_table(command))
-            EXPECT_LE(test::count_of(help.output, "\n"), 40u) << command;
-        else
-            EXPECT_EQ(run("help " + command + " all").output, help.output);
+        EXPECT_LE(test::count_of(help.output, "\n"), 40u) << help.output;
+        const std::string all = run(command + " --help all").output;
+        EXPECT_EQ(run("help " + command + " all").output, all);
+        for (const std::string& line : lines_of(help.output + all)) EXPECT_LE(line.size(), 100u) << line;
     }
 }
 
-TEST(CommandLine, HelpHasFlagsWithTheirValuesAndMeanings) {
+TEST(CommandLine, HelpOnAllAndTheManualHaveEveryFlag) {
+    for (const std::string& command : all_commands()) {
+        const std::string all = run(command + " --help all").output;
+        const std::string page = std::regex_replace(run("man " + command.substr(0, command.find(' '))).output,
+                                                    std::regex(R"(\\-)"), "-");
+        for (const std::string& flag : flags_of(command)) {
+            // At the beginning of an entry: texts of others name it too.
+            const std::string name = R"((\S+, )*)" + flag + R"((?![\w-]))";
+            EXPECT_TRUE(std::regex_search(all, std::regex("\n  " + name))) << flag << "\n" << all;
+            EXPECT_TRUE(std::regex_search(page, std::regex(R"(\n\\fB)" + name))) << flag << " of " << command;
+        }
+    }
+}
+
+TEST(CommandLine, HelpThatIsAnExcerptNamesEveryFlag) {
+    for (const std::string command : {"bench", "convert"}) {
+        const std::string screen = run(command + " --help").output, all = run(command + " --help all").output;
+        EXPECT_LT(screen.size(), all.size());
+        EXPECT_NE(
+            screen.find("\nMore: drover " + command + " --help WORD, where WORD is a flag above, or\n  all,"),
+            std::string::npos)
+            << screen;
+        for (const std::string& flag : flags_of(command))
+            EXPECT_TRUE(std::regex_search(screen, std::regex(R"((--|\s))" + flag.substr(2) + R"((?![\w-]))")))
+                << flag << "\n"
+                << screen;
+        EXPECT_EQ(run(command + " --threads 1 --help all").output, all);
+        EXPECT_EQ(run(command + " --help=all").output, all);
+    }
     const std::string convert = run("convert --help").output;
+    for (const char* part :
+         {"\n  --output_dir TEXT                      where the result appears, complete (required)\n",
+          "\n  --output_format CHOICE ", "\n  --convert_to_full_state                files",
+          "\n  --virtual_pp_size N                    stages of each pipeline rank (1)\n"})
+        EXPECT_NE(convert.find(part), std::string::npos) << part << convert;
+    // Words that a command passes on are not about its own flags.
+    EXPECT_NE(run("launch run_clm --help=lr").output.find("--learning_rate\n"), std::string::npos);
+}
+
+TEST(CommandLine, HelpHasFlagsWithTheirValuesAndMeanings) {
+    const std::string convert = run("convert --help all").output;
     for (const char* part : {"Usage: drover convert [--NAME VALUE ...]\n",
                              "\n  --output_dir TEXT             where the result", "complete (required)\n",
                              "\n  --hw_backend trn1|trn2 ", "\n  --convert_to_xser [yes|no]    the other",
                              "\n  --virtual_pp_size N           stages of each pipeline rank (1)\n"})
         EXPECT_NE(convert.find(part), std::string::npos) << part << convert;
     EXPECT_EQ(convert.find("[]"), std::string::npos) << convert;
-    const std::string bench = run("bench --help").output;
+    const std::string bench = run("bench --help all").output;
     for (const char* part : {"\nUsage: drover bench [COMMAND] [--NAME VALUE ...]\n",
                              " (with --example_length)\n", "\nCommands\n  ops  "})
         EXPECT_NE(bench.find(part), std::string::npos) << part << bench;
