@@ -59,19 +59,34 @@ void offer_commands(Candidates& found, const Command& command, const std::string
     }
 }
 
+/// "all" and the names of flags.
+Candidates flag_topics(const Command& command, const std::string& typed) {
+    Candidates found;
+    found.offer("all", typed, "every flag");
+    for (const FlagDescription& flag : command.flags())
+        if (!flag.is_word) found.offer(flag.names.back().substr(2), typed, first_clause(flag.help));
+    return found;
+}
+
+/// Whether a topic of help follows these words. Behind a program that the command starts, --help is the
+/// program's.
+bool asks_for_help(const Command& command, const std::vector<std::string>& before) {
+    if (before.empty() || (command.takes_words() && before.size() > 1)) return false;
+    return before.back() == "--help" || before.back() == "-h";
+}
+
 Candidates topics(const Command& program, std::vector<std::string> words, const std::string& typed) {
     const std::vector<Command> commands = take_command(program, words);
+    if (!words.empty()) return {};  // the topic is there already
     Candidates found;
-    if (!words.empty()) return found;  // the topic is there already
     if (commands.empty()) {
         offer_commands(found, program, typed);
-    } else if (const ArgumentTable* table = table_of_command(commands.back().name())) {
-        return argument_candidates(*table, std::vector<std::string>{"--help"}, typed);
-    } else {
-        offer_commands(found, commands.back(), typed);
-        for (const FlagDescription& flag : commands.back().flags())
-            if (!flag.is_word) found.offer(flag.names.back().substr(2), typed, first_clause(flag.help));
+        return found;
     }
+    if (const ArgumentTable* table = table_of_command(commands.back().name()))
+        return argument_candidates(*table, std::vector<std::string>{"--help"}, typed);
+    found = flag_topics(commands.back(), typed);
+    offer_commands(found, commands.back(), typed);
     return found;
 }
 
@@ -123,6 +138,7 @@ Candidates candidates(const Command& program, std::vector<std::string> words) {
             return argument_candidates(*table, rest, typed);
         if (command.name() == "help" || command.name() == "man") return topics(program, rest, typed);
     }
+    if (asks_for_help(command, before) && !typed.starts_with('-')) return flag_topics(command, typed);
     Candidates found = of_command(command, before, typed);
     if (command.takes_words() && !typed.starts_with('-') && !flag_before(command, before)) {
         found.files = true;  // a program

@@ -126,10 +126,17 @@ TEST_F(BashCompletion, CommandsThatStartOthers) {
 
 TEST_F(BashCompletion, TopicsOfHelp) {
     EXPECT_TRUE(offers("run_clm --help ''", "data"));
-    EXPECT_FALSE(offers("run_clm --help ''", "learning_rate")) << "of hundreds of names, those that are begun";
+    EXPECT_FALSE(offers("run_clm --help ''", "learning_rate"))
+        << "of hundreds of names, those that are begun";
     EXPECT_TRUE(offers("help run_clm ''", "environment"));
     EXPECT_EQ(offered("help run_clm learning"), Words{"learning_rate"});
     EXPECT_EQ(offered("help generate max"), Words{"max_new_tokens"});
+    EXPECT_EQ(offered("help bench al"), Words{"all"});
+    EXPECT_EQ(offered("bench --help a"), Words{"all"});
+    EXPECT_EQ(offered("bench --model x --help lora_d"), Words{"lora_dropout"});
+    EXPECT_FALSE(offers("bench --help ''", "ops"));
+    EXPECT_EQ(offered("launch --help nproc"), Words{"nproc-per-node"});
+    EXPECT_FALSE(offers("launch program --help ''", "all"));
 }
 
 TEST_F(Completion, Zsh) {
