@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "model/config.h"
+#include "train/engine/train_engine_options.h"
+
 namespace drover {
 namespace {
 
