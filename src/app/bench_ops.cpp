@@ -110,6 +110,7 @@ class ModelOperations {
         quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n, Fp8Recipe::tensorwise)});
         timer_.time("", quantise);
         timer_.run(Quantise{.x = normal(out, in), .maximum = maximum, .y = weight8, .scale = scale});
+        timer_.time("gate, up", Fp8Transpose{.x = weight8, .y = timer_.zeros(DType::f8, {in, out})});
         timer_.time(
             "gate, up",
             Fp8Gemm{

@@ -79,6 +79,10 @@ TEST_F(ChecksDeathTest, Fp8) {
     quantise.transposed = bench.make(DType::f8, {32, 5});
     EXPECT_DEATH(bench.run(quantise), "quantise: transposed has another shape");
     const Tensor narrow = bench.make(DType::f8, {16, 24}), wide = bench.make(DType::f8, {16, 32});
+    EXPECT_DEATH(bench.run(Fp8Transpose{.x = narrow, .y = bench.make(DType::f8, {24, 16})}),
+                 "fp8_transpose: sides must be multiples of 16");
+    EXPECT_DEATH(bench.run(Fp8Transpose{.x = wide, .y = wide}),
+                 "fp8_transpose: y is float8_e4m3fn\\[16, 32\\], expected \\[32, 16\\]");
     Fp8Gemm product{
         .a = narrow, .b = narrow, .c = bench.make(DType::f32, {16, 16}), .scale_a = one, .scale_b = one};
     EXPECT_DEATH(bench.run(product), "fp8_gemm: K and N must be multiples of 16");

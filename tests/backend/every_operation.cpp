@@ -203,7 +203,7 @@ std::vector<OwnedTensor> run_optimizer(Workbench& bench, DType dtype, bool with_
     return result;
 }
 
-/// A maximum, both ways to write FP8 numbers, and their product.
+/// A maximum, both ways to write FP8 numbers, their product, and how they are turned around.
 std::vector<OwnedTensor> run_fp8(Workbench& bench, DType dtype) {
     constexpr std::int64_t columns = 1008, padded = 144;
     const Tensor x = normal(bench, dtype, {rows, columns}, 1), maximum = bench.put({0.f});
@@ -213,7 +213,9 @@ std::vector<OwnedTensor> run_fp8(Workbench& bench, DType dtype) {
     bench.run(Quantise{.x = x, .maximum = maximum, .y = y, .transposed = transposed, .scale = scale});
     const Tensor product = bench.make(dtype, {columns, columns});
     bench.run(Fp8Gemm{.a = transposed, .b = transposed, .c = product, .scale_a = scale, .scale_b = scale});
-    return read(bench, maximum, y, scale, transposed, product);
+    const Tensor turned = bench.make(DType::f8, {padded, columns});
+    bench.run(Fp8Transpose{.x = transposed, .y = turned});
+    return read(bench, maximum, y, scale, transposed, product, turned);
 }
 
 /// Blocks with scales, both ways, and a product of theirs.

@@ -122,6 +122,52 @@ TEST(Quantise, TakesZerosAndWhatIsNotFinite) {
     }
 }
 
+/// The bytes that Quantise and QuantiseBlocks give for a transpose, so that products have the same bits.
+TEST(Fp8Transpose, GivesTheNumbersOfQuantisedTransposes) {
+    for (const std::int64_t groups : {1, 3})
+        for (const auto& [rows, columns] :
+             {std::pair{16, 16}, {48, 64}, {128, 128}, {272, 1008}, {1008, 144}, {512, 2048}}) {
+            Workbench bench;
+            const OwnedTensor x = random_normal(DType::bf16, {groups * rows, columns}, 3, 0.02);
+            const Shape shape{groups * rows, columns}, turned_shape{groups * columns, rows};
+            const Tensor y = empty(bench, shape), expected = empty(bench, turned_shape),
+                         turned = empty(bench, turned_shape), scale = bench.make(DType::f32, {1});
+            bench.run(Quantise{.x = bench.put(x),
+                               .maximum = bench.put({maximum_of(x)}),
+                               .y = y,
+                               .transposed = expected,
+                               .scale = scale,
+                               .groups = groups});
+            bench.run(Fp8Transpose{.x = y, .y = turned, .groups = groups});
+            EXPECT_EQ(bytes_of(bench, turned), bytes_of(bench, expected));
+
+            const auto scales = [&](const Shape& of) {
+                return bench.make(DType::f32, shape_of_scales(Fp8Scales::squares, of[0], of[1], groups));
+            };
+            bench.run(QuantiseBlocks{.x = bench.put(x),
+                                     .blocks = Fp8Scales::squares,
+                                     .y = y,
+                                     .scales = scales(shape),
+                                     .transposed = expected,
+                                     .transposed_scales = scales(turned_shape),
+                                     .groups = groups});
+            bench.run(Fp8Transpose{.x = y, .y = turned, .groups = groups});
+            EXPECT_EQ(bytes_of(bench, turned), bytes_of(bench, expected));
+        }
+}
+
+/// Every byte stays as it is, those of NaN and of zeros with a sign, too.
+TEST(Fp8Transpose, MovesBytes) {
+    Workbench bench;
+    std::vector<std::uint8_t> bytes(256);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+    const Tensor x = empty(bench, {16, 16}), y = empty(bench, {16, 16});
+    bench.backend().copy(bench.backend().main_stream(), Tensor(bytes.data(), DType::f8, {16, 16}), x);
+    bench.run(Fp8Transpose{.x = x, .y = y});
+    const std::vector<std::uint8_t> turned = bytes_of(bench, y);
+    for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_EQ(turned[i % 16 * 16 + i / 16], bytes[i]);
+}
+
 TEST(Fp8Gemm, MultipliesScaledNumbers) {
     constexpr std::int64_t m = 77, n = 48, k = 208;
     for (const DType dtype : activation_types())

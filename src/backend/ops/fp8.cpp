@@ -106,6 +106,20 @@ OperationCost QuantiseBlocks::cost() const {
                         {y, scales, transposed, transposed_scales});
 }
 
+void Fp8Transpose::check(const Operands& operands) const {
+    operands.ranked("x", x, {f8_type}, 2);
+    operands.packed("x", x);
+    operands.holds(groups >= 1 && x.size(0) % groups == 0, "the groups differ in height");
+    const std::int64_t rows = x.size(0) / groups;
+    operands.holds(rows % 16 == 0 && x.size(1) % 16 == 0, "sides must be multiples of 16");
+    operands.shaped("y", y, {f8_type}, {groups * x.size(1), rows});
+    operands.packed("y", y);
+}
+
+OperationCost Fp8Transpose::cost() const {
+    return memory_bound("fp8 transpose", {x}, {y});
+}
+
 void Fp8Gemm::check(const Operands& operands) const {
     operands.ranked("a", a, {f8_type}, 2);
     operands.shaped("b", b, {f8_type}, {b.size(0), a.size(1)});

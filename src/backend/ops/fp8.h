@@ -93,6 +93,17 @@ struct QuantiseBlocks {
     OperationCost cost() const;
 };
 
+/// y = xᵀ, number by number, as a scale for all of them, or for squares, allows. Both packed. With several
+/// `groups`, x is that many matrices one below the other, and each is transposed in itself.
+struct Fp8Transpose {
+    Tensor x;  ///< [R,C] f8; C and R / groups are multiples of 16
+    Tensor y;  ///< [groups·C,R / groups] f8
+    std::int64_t groups = 1;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
+};
+
 /// c = scale_a · scale_b · (a · bᵀ) (+ bias) (+ c if accumulate); products are summed in fp32, or, where
 /// `fast`, in what a GPU's matrix unit has: about 13 bits of mantissa.
 ///

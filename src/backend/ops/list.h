@@ -58,6 +58,7 @@
     operation(absolute_maximum, AbsoluteMaximum)                      \
     operation(quantise, Quantise)                                     \
     operation(quantise_blocks, QuantiseBlocks)                        \
+    operation(fp8_transpose, Fp8Transpose)                            \
     operation(sum_of_squares, SumOfSquares)                           \
     operation(clip_factor, ClipFactor)                                \
     operation(adamw, AdamW)                                           \

@@ -244,6 +244,22 @@ void quantise(const Quantise& op) {
     });
 }
 
+void fp8_transpose(const Fp8Transpose& op) {
+    const std::int64_t rows = op.x.size(0) / op.groups, width = op.x.size(1), size = rows * width;
+    const auto* const x = static_cast<const std::uint8_t*>(op.x.raw());
+    auto* const y = static_cast<std::uint8_t*>(op.y.raw());
+    for_each_range(op.groups * width, square, [=](std::int64_t begin, std::int64_t end) {
+        // Squares, so that lines of both matrices are used while they are in the cache.
+        for (std::int64_t first = 0; first < rows; first += square) {
+            const std::int64_t last = first + square < rows ? first + square : rows;
+            for (std::int64_t down = begin; down < end; ++down) {
+                const std::uint8_t* const from = x + down / width * size + down % width;
+                for (std::int64_t row = first; row < last; ++row) y[down * rows + row] = from[row * width];
+            }
+        }
+    });
+}
+
 void quantise_blocks(const QuantiseBlocks& op) {
     const auto blocks = [](std::int64_t numbers) { return (numbers + fp8_block - 1) / fp8_block; };
     BlockScales scales(op.scales), transposed_scales(op.transposed_scales);

@@ -295,6 +295,23 @@ __global__ void __launch_bounds__(threads_of_groups) quantise_any(const T* x, co
     if (op.transposed) op.transposed[op.first_of_transposed() + column * op.padded + across] = byte;
 }
 
+/// The transpose of FP8 numbers that are there.
+__global__ void __launch_bounds__(square_threads)
+    transpose_square(const std::uint8_t* x, const Quantised op) {
+    __shared__ TurnedSquare turned;
+    const std::int64_t row = std::int64_t{blockIdx.y} * square + threadIdx.x / 16 * 8,
+                       column = std::int64_t{blockIdx.x} * square + threadIdx.x % 16 * 8;
+    wait_for_earlier_kernels();
+    const std::uint8_t* const from = x + op.first_element() + row * op.width + column;
+    uint2 bytes[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+        bytes[i] = row + i < op.rows && column < op.width
+                       ? __ldcs(reinterpret_cast<const uint2*>(from + i * op.width))
+                       : make_uint2(0, 0);
+    write_transposed(turned, bytes, op);
+}
+
 __global__ void write_scale(const float* maximum, float* scale) {
     *scale = Fp8Factor(maximum).scale;
 }
@@ -357,6 +374,18 @@ void quantise(const Launch& launch, const Quantise& op) {
             check_launch("quantise");
         }
     });
+}
+
+void fp8_transpose(const Launch& launch, const Fp8Transpose& op) {
+    if (op.x.numel() == 0) return;
+    const auto* const x = elements<const std::uint8_t>(op.x);
+    auto* const y = elements<std::uint8_t>(op.y);
+    require(reinterpret_cast<std::uintptr_t>(x) % 8 == 0 && reinterpret_cast<std::uintptr_t>(y) % 8 == 0,
+            "transposes of FP8 numbers that are not aligned");
+    const std::int64_t rows = op.x.size(0) / op.groups;
+    const Quantised transpose{.transposed = y, .rows = rows, .width = op.x.size(1), .padded = rows};
+    launch_early("fp8_transpose", launch, transpose_square, transpose.blocks(op.groups, square, square),
+                 square_threads, 0, x, transpose);
 }
 
 void quantise_blocks(const Launch& launch, const QuantiseBlocks& op) {
