@@ -245,18 +245,17 @@ void ActivationBuffers::plan_fp8_weights(Arena& arena, const BlockShape& shape,
             const bool has_one_scale = blocks[i].fp8 == Fp8Recipe::tensorwise;
             if (has_one_scale && !copies.table)
                 copies.table.numbers = arena.make(MemoryUse::parameters, DType::f32, {Fp8Table::size});
-            const auto make = [&](std::int64_t rows, std::int64_t columns) {
-                const Fp8Scales kind = fp8_scales(blocks[i].fp8, Fp8Operand::weight);
-                RoomSize size;
-                size.hold(kind, matrices * rows, columns, matrices);
-                Fp8Matrix made =
-                    size.make(arena, MemoryUse::parameters).matrix(kind, matrices * rows, columns, matrices);
-                if (has_one_scale)
-                    made.scales = copies.table.scale(static_cast<AdaptedMatrix>(matrix), Fp8Operand::weight);
-                return made;
+            Fp8Matrix& weight = copies.weights[matrix];
+            weight.numbers = arena.make(MemoryUse::parameters, DType::f8, {matrices * out, in});
+            const auto scales = [&](std::int64_t rows, std::int64_t columns) {
+                return has_one_scale
+                           ? copies.table.scale(static_cast<AdaptedMatrix>(matrix), Fp8Operand::weight)
+                           : arena.make(MemoryUse::parameters, DType::f32,
+                                        shape_of_scales(fp8_scales(blocks[i].fp8, Fp8Operand::weight),
+                                                        matrices * rows, columns, matrices));
             };
-            copies.weights[matrix] = make(out, in);
-            copies.transposed[matrix] = make(in, out);
+            weight.scales = scales(out, in);
+            copies.transposed_scales[matrix] = scales(in, out);
         }
     }
 }
@@ -361,9 +360,10 @@ void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest
             input_room.hold(of_rows, input, rows);
             gradient_room.hold(of_rows, rows, output);
             if (!block.frozen[i]) transposed_gradient_room.hold(of_rows, output, rows);
-            if (block.keeps_fp8_weights(i)) continue;
-            weight_room.hold(of_weights, matrices * output, input, matrices);
-            weight_room.hold(of_weights, matrices * input, output, matrices);
+            // Of a weight that is kept, only the transpose's numbers are made.
+            const Fp8Scales made = block.keeps_fp8_weights(i) ? Fp8Scales::one : of_weights;
+            weight_room.hold(made, matrices * output, input, matrices);
+            weight_room.hold(made, matrices * input, output, matrices);
         }
     }
     scratch_.fp8 = {.input = input_room.make(arena, MemoryUse::scratch),

@@ -151,7 +151,7 @@ void CausalLm::prepare(Stream stream) {
             if (copies == nullptr) continue;
             const int unit = chunk.first_block + i;
             WeightProduct::copy_weights(run, parallel_, config_.moe.experts, store_.get(stream, unit),
-                                        *copies);
+                                        *copies, activations_.scratch().fp8.weight);
             store_.release(stream, unit);
         }
 }

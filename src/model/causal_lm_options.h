@@ -23,7 +23,7 @@ struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
     Fp8Recipe fp8 = Fp8Recipe::none;
-    /// With FP8, frozen weights are quantised once, and two bytes per weight are kept; otherwise for every
+    /// With FP8, frozen weights are quantised once, and a byte per weight is kept; otherwise for every
     /// product. The numbers are the same.
     bool keeps_frozen_fp8 = true;
     MoeMode moe_mode = MoeMode::grouped;

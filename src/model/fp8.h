@@ -80,21 +80,24 @@ struct Fp8Scratch {
     Fp8Room transposed_gradient;
 };
 
-/// A block's frozen weights in FP8, made once, both ways round.
+/// A block's frozen weights in FP8, made once. Their transposes, which the gradients of inputs take, are made
+/// of these numbers in Fp8Scratch::weight, for each product.
 struct Fp8Copies {
-    using OfMatrices = std::array<Fp8Matrix, static_cast<std::size_t>(AdaptedMatrix::count)>;
+    template <class Of>
+    using OfMatrices = std::array<Of, static_cast<std::size_t>(AdaptedMatrix::count)>;
 
-    Fp8Table table;         ///< has the maxima and scales of weights with one scale each
-    OfMatrices weights;     ///< [out,in]; absent: the matrix is trained
-    OfMatrices transposed;  ///< [in,out]; of experts, one expert after the other
+    Fp8Table table;                 ///< has the maxima and scales of weights with one scale each
+    OfMatrices<Fp8Matrix> weights;  ///< [out,in]; absent: the matrix is trained
+    /// Of the transposes: [in,out], of experts one expert after the other.
+    OfMatrices<Tensor> transposed_scales;
 
     bool any() const { return std::ranges::any_of(weights, &Fp8Matrix::operator bool); }
     bool has(AdaptedMatrix matrix) const {
         return static_cast<bool>(weights[static_cast<std::size_t>(matrix)]);
     }
     const Fp8Matrix& weight(AdaptedMatrix matrix) const { return weights[static_cast<std::size_t>(matrix)]; }
-    const Fp8Matrix& transpose(AdaptedMatrix matrix) const {
-        return transposed[static_cast<std::size_t>(matrix)];
+    const Tensor& scales_of_transpose(AdaptedMatrix matrix) const {
+        return transposed_scales[static_cast<std::size_t>(matrix)];
     }
 };
 

@@ -144,7 +144,7 @@ void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, 
 }
 
 void WeightProduct::copy_weights(const Runner& run, const TensorParallel& parallel, std::int64_t experts,
-                                 UnitTensors weights, const Fp8Copies& copies) {
+                                 UnitTensors weights, const Fp8Copies& copies, const Fp8Room& room) {
     const Fp8Table& table = copies.table;
     if (table) {
         run(Fill{.x = table.maxima(), .value = 0});
@@ -157,8 +157,14 @@ void WeightProduct::copy_weights(const Runner& run, const TensorParallel& parall
     for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
         if (!copies.has(matrix)) return;
         const bool of_experts = experts > 0 && matrix >= AdaptedMatrix::gate_up;
+        const std::int64_t matrices = of_experts ? experts : 1;
+        Fp8Matrix transposed;  // only for its scales, of which squares have a table
+        if (!table) {
+            transposed = room.matrix(Fp8Scales::one, matrices * weight.size(1), weight.size(0) / matrices);
+            transposed.scales = copies.scales_of_transpose(matrix);
+        }
         quantise_matrix(run, weight, table.maximum(matrix, Fp8Operand::weight), Fp8Scales::squares,
-                        copies.weight(matrix), copies.transpose(matrix), of_experts ? experts : 1, {});
+                        copies.weight(matrix), transposed, matrices, {});
     });
 }
 
@@ -170,9 +176,15 @@ Fp8Matrix WeightProduct::fp8_weight() const {
 }
 
 Fp8Matrix WeightProduct::transposed_fp8_weight() const {
-    if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) return kept->transpose(matrix_);
-    const Fp8Matrix made = place(c_.scratch.fp8.weight, Fp8Operand::weight, experts() * weight_.size(1),
-                                 weight_.size(0) / experts());
+    const Fp8Room& room = c_.scratch.fp8.weight;
+    const std::int64_t rows = experts() * weight_.size(1), columns = weight_.size(0) / experts();
+    if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) {
+        Fp8Matrix turned = room.matrix(Fp8Scales::one, rows, columns);
+        c_.run(Fp8Transpose{.x = kept->weight(matrix_).numbers, .y = turned.numbers, .groups = experts()});
+        turned.scales = kept->scales_of_transpose(matrix_);
+        return turned;
+    }
+    const Fp8Matrix made = place(room, Fp8Operand::weight, rows, columns);
     quantise(weight_, Fp8Operand::weight, {}, made);
     return made;
 }

@@ -11,7 +11,7 @@ namespace drover {
 /// that they have now, on all ranks of tensor parallelism together. The weight's maximum is in the Fp8Table
 /// from prepare_weights() on, and norms and activations find the maxima of what they make. With scales of
 /// blocks, each rank has those of its own part. A frozen weight whose copies are kept
-/// (BlockActivations::fp8_weights) is not quantised again.
+/// (BlockActivations::fp8_weights) is not quantised again, only transposed for the gradient of x.
 class WeightProduct {
   public:
     WeightProduct(const BlockContext& context, const BlockActivations& activations, BlockStorage::Index index,
@@ -20,9 +20,10 @@ class WeightProduct {
     /// Before a block's forward: clears its table, if it has one, and finds the maxima of its weights.
     static void prepare_weights(const BlockContext& context, UnitTensors weights,
                                 const BlockActivations& activations);
-    /// Fills the copies of a block's frozen weights. Collective over tensor parallelism.
+    /// Fills the copies of a block's frozen weights; `room` is for a weight. Collective over tensor
+    /// parallelism.
     static void copy_weights(const Runner& run, const TensorParallel& parallel, std::int64_t experts,
-                             UnitTensors weights, const Fp8Copies& copies);
+                             UnitTensors weights, const Fp8Copies& copies, const Fp8Room& room);
 
     /// x [N,in] → y [N,out].
     void forward(const Tensor& x, const Tensor& y, const Tensor& bias, bool accumulate) const;
@@ -53,7 +54,7 @@ class WeightProduct {
     Fp8Matrix place_rows(const Fp8Room& room, Fp8Operand operand, std::int64_t rows,
                          std::int64_t columns) const;
     void quantise(const Tensor& x, Fp8Operand operand, const Fp8Matrix& y, const Fp8Matrix& transposed) const;
-    /// The weight in FP8, or its transpose: kept, or made in scratch memory.
+    /// The weight in FP8, kept or made in scratch memory, or its transpose, made there.
     Fp8Matrix fp8_weight() const;
     Fp8Matrix transposed_fp8_weight() const;
     void multiply_fp8(GroupedGemm::Use use, const Fp8Matrix& a, const Fp8Matrix& b, const Tensor& c,

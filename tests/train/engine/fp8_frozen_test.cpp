@@ -119,7 +119,7 @@ TEST(Fp8Frozen, KeptCopiesGiveTheBitsOfNewOnes) {
 }
 
 /// Two micro-batches, in each of which a product quantises its input, and in backward its gradient, but no
-/// weight.
+/// weight: its copy is turned around.
 TEST(Fp8Frozen, WeightsAreQuantisedOnce) {
     const auto backend = test::make_test_backend();
     const Case of = cases()[0];
@@ -128,9 +128,11 @@ TEST(Fp8Frozen, WeightsAreQuantisedOnce) {
                                         later = calls_in_a_step(*kept, *backend),
                                         always = calls_in_a_step(*made, *backend);
     constexpr std::int64_t matrices = 4 * blocks, micro_batches = 2;
-    EXPECT_EQ(first["quantise, transposed"], matrices);
-    EXPECT_EQ(later["quantise, transposed"], 0);
+    EXPECT_EQ(first["quantise"] - later["quantise"], matrices);
+    EXPECT_EQ(first["quantise, transposed"], 0);
     EXPECT_EQ(later["quantise"], 2 * matrices * micro_batches);
+    EXPECT_EQ(later["fp8 transpose"], matrices * micro_batches);
+    EXPECT_EQ(always["fp8 transpose"], 0);
     EXPECT_EQ(always["quantise"] + always["quantise, transposed"], 4 * matrices * micro_batches);
     EXPECT_EQ(always["absolute maximum"] - later["absolute maximum"], matrices * micro_batches);
     EXPECT_EQ(first["absolute maximum"] - later["absolute maximum"], matrices);
@@ -148,6 +150,7 @@ TEST(Fp8Frozen, WeightsInBlocksAreQuantisedOnce) {
     EXPECT_EQ(first["quantise blocks, transposed"], matrices);
     EXPECT_EQ(later["quantise blocks, transposed"], 0);
     EXPECT_EQ(later["quantise blocks"], 2 * matrices * micro_batches);
+    EXPECT_EQ(later["fp8 transpose"], matrices * micro_batches);
     EXPECT_EQ(always["quantise blocks"] + always["quantise blocks, transposed"],
               4 * matrices * micro_batches);
     EXPECT_EQ(first["absolute maximum"] + first["quantise"], 0);
@@ -182,7 +185,8 @@ TEST(Fp8Frozen, TrainsLikeBfloat16) {
     }
 }
 
-/// Two bytes per frozen weight of a block, and no room for what frozen weights do not need.
+/// A byte per frozen weight of a block, and no room for what frozen weights do not need. The largest weight's
+/// is for its transpose.
 TEST(Fp8Frozen, ThePlanHasTheCopies) {
     const auto backend = test::make_test_backend();
     const auto plan = [&](bool keeps, Fp8Recipe fp8 = Fp8Recipe::tensorwise) {
@@ -190,10 +194,10 @@ TEST(Fp8Frozen, ThePlanHasTheCopies) {
     };
     const MemoryPlan kept = plan(true), made = plan(false), plain = plan(true, Fp8Recipe::none);
     constexpr std::size_t qkv = 128 * 64, output = 64 * 64, gate_up = 192 * 64, down = 64 * 96;
-    constexpr std::size_t copies = 2 * blocks * (qkv + output + gate_up + down), table = 256;
+    constexpr std::size_t copies = blocks * (qkv + output + gate_up + down), table = 256;
     EXPECT_EQ(kept[MemoryUse::parameters] - made[MemoryUse::parameters], copies + blocks * table);
     EXPECT_EQ(made[MemoryUse::parameters], plain[MemoryUse::parameters]);
-    EXPECT_EQ(made[MemoryUse::scratch] - kept[MemoryUse::scratch], gate_up) << "room for a weight";
+    EXPECT_EQ(made[MemoryUse::scratch], kept[MemoryUse::scratch]);
     // The transpose of a gradient is for the matrices that are trained: 63 tokens, filled up to 64.
     Case trained = cases()[0];
     trained.options.adapters.trained_leaves = {"model.layers.1.self_attn.o_proj.weight"};
@@ -202,7 +206,7 @@ TEST(Fp8Frozen, ThePlanHasTheCopies) {
         64 * 64);
 }
 
-/// The same, with scales of 128 × 128 weights for each of the copies.
+/// The same, with scales of 128 × 128 weights for each of the copies and for its transpose.
 TEST(Fp8Frozen, ThePlanHasTheScalesOfCopiesInBlocks) {
     const auto backend = test::make_test_backend();
     const auto plan = [&](bool keeps) {
@@ -210,12 +214,12 @@ TEST(Fp8Frozen, ThePlanHasTheScalesOfCopiesInBlocks) {
     };
     const MemoryPlan kept = plan(true), made = plan(false);
     constexpr std::size_t qkv = 128 * 64, output = 64 * 64, gate_up = 192 * 64, down = 64 * 96;
-    // Both ways round, of less than 128 × 128 but for gate and up; each begins at a multiple of 256 bytes.
-    constexpr std::size_t copies = 2 * (qkv + output + gate_up + down), tables = 8 * 256;
+    // Of less than 128 × 128 but for gate and up; each table begins at a multiple of 256 bytes.
+    constexpr std::size_t copies = qkv + output + gate_up + down, tables = 8 * 256;
     EXPECT_EQ(kept[MemoryUse::parameters] - made[MemoryUse::parameters], blocks * (copies + tables));
     constexpr std::size_t of_gate_up = 256;
-    EXPECT_EQ(made[MemoryUse::scratch] - kept[MemoryUse::scratch], gate_up + of_gate_up)
-        << "room for a weight";
+    EXPECT_EQ(made[MemoryUse::scratch] - kept[MemoryUse::scratch], of_gate_up)
+        << "room for a weight's scales";
 }
 
 /// PyTorch's step with every product in emulated FP8: what is trained beside frozen matrices gets the
