@@ -99,8 +99,6 @@ struct Fp8Product : Fp8Steps<sums_rows, Result> {
 struct BlockScaleTable {
     const float* scales;
     std::int64_t pitch;
-
-    __device__ float at(std::int64_t row, std::int64_t column) const { return scales[row * pitch + column]; }
 };
 
 /// With scales of blocks: of rows, and of squares of the weights. The scales outside the matrices, whose
@@ -112,6 +110,10 @@ struct BlockFp8Product : Fp8Steps<sums_rows, Result> {
 
     __device__ BlockFp8Product(const BlockScaleTable& a, const BlockScaleTable& b, const Problem& problem)
         : of_a(a), of_b(b), height(problem.height), columns(problem.columns) {}
+
+    __device__ static float scale_at(const BlockScaleTable& table, std::int64_t row, std::int64_t column) {
+        return table.scales[row * table.pitch + column];
+    }
 
     __device__ void sum(float (&sum)[128], Ring& ring, const Tile& tile, int own_block) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
@@ -127,12 +129,12 @@ struct BlockFp8Product : Fp8Steps<sums_rows, Result> {
             float scale_a[2];
 #pragma unroll
             for (int h = 0; h < 2; ++h)
-                scale_a[h] = row + 8 * h < rows ? of_a.at(block, first_row + row + 8 * h) : 0;
+                scale_a[h] = row + 8 * h < rows ? scale_at(of_a, block, first_row + row + 8 * h) : 0;
             this->sum_step_apart(ring, own_block, [&](int half, const float(&part)[64]) {
                 const int column = tile.column + half * depth;
                 float square = 0;
                 if constexpr (!sums_rows)
-                    if (column < columns) square = of_b.at(first_square + column / depth, block);
+                    if (column < columns) square = scale_at(of_b, first_square + column / depth, block);
 #pragma unroll
                 for (int eight = 0; eight < 16; ++eight) {
                     const int at = column + 8 * eight + 2 * (lane % 4);
