@@ -17,6 +17,8 @@ std::string_view name_of(MemoryUse use) {
             return "parameters";
         case MemoryUse::gradients:
             return "gradients";
+        case MemoryUse::gradients_after_activations:
+            return "activations, then gradients";
         case MemoryUse::moments:
             return "optimizer moments";
         case MemoryUse::master:
@@ -103,21 +105,59 @@ Arena Arena::measuring(Device device) {
 Arena::Arena(MemoryBlock block, std::size_t bytes, Device device)
     : block_(std::move(block)), capacity_(bytes), device_(device) {}
 
+// A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by mistake.
+std::byte* Arena::base() const {
+    return is_measuring() ? reinterpret_cast<std::byte*>(alignment) : static_cast<std::byte*>(block_.get());
+}
+
 Tensor Arena::make(MemoryUse use, DType dtype, const Shape& shape) {
     const std::size_t bytes = aligned_bytes(dtype, shape);
     if (is_measuring() && bytes > capacity_ - used_) refuse_plan(shape);
     require(bytes <= capacity_ - used_, "the arena is smaller than its plan");
-    // A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by
-    // mistake.
-    auto* base =
-        is_measuring() ? reinterpret_cast<std::byte*>(alignment) : static_cast<std::byte*>(block_.get());
-    Tensor tensor(base + used_, dtype, shape, device_);
+    Tensor tensor(base() + used_, dtype, shape, device_);
     used_ += bytes;
     by_use_[static_cast<std::size_t>(use)] += bytes;
     if (used_ > peak_.total) {
         peak_.total = used_;
         peak_.by_use = by_use_;
     }
+    return tensor;
+}
+
+void Arena::lend(const Tensor& gradient) {
+    const auto begin = static_cast<std::size_t>(static_cast<std::byte*>(gradient.raw()) - base());
+    const std::size_t end = begin + aligned_bytes(gradient.dtype(), gradient.shape());
+    require(begin % alignment == 0 && end <= used_, "memory is lent that the arena did not hand out");
+    const auto next = std::ranges::find_if(lent_, [&](const Piece& piece) { return piece.begin >= begin; });
+    const auto place = lent_.insert(next, {begin, end});
+    if (const auto after = place + 1; after != lent_.end() && after->begin == place->end) {
+        place->end = after->end;
+        lent_.erase(after);
+    }
+    if (place != lent_.begin() && (place - 1)->end == place->begin) {
+        (place - 1)->end = place->end;
+        lent_.erase(place);
+    }
+}
+
+Tensor Arena::make_in_lent(MemoryUse use, DType dtype, const Shape& shape) {
+    const std::size_t bytes = aligned_bytes(dtype, shape);
+    // The smallest piece with room, so that large ones stay whole.
+    auto found = lent_.end();
+    for (auto piece = lent_.begin(); piece != lent_.end(); ++piece)
+        if (piece->end - piece->begin >= bytes &&
+            (found == lent_.end() || piece->end - piece->begin < found->end - found->begin))
+            found = piece;
+    if (found == lent_.end()) return make(use, dtype, shape);
+    Tensor tensor(base() + found->begin, dtype, shape, device_);
+    found->begin += bytes;
+    if (found->begin == found->end) lent_.erase(found);
+    const auto move_bytes = [&](MemoryPlan::ByUse& by_use) {
+        by_use[static_cast<std::size_t>(MemoryUse::gradients)] -= bytes;
+        by_use[static_cast<std::size_t>(MemoryUse::gradients_after_activations)] += bytes;
+    };
+    if (peak_.total == used_) move_bytes(peak_.by_use);
+    move_bytes(by_use_);
     return tensor;
 }
 

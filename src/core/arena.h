@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -15,6 +16,7 @@ namespace drover {
 enum class MemoryUse : std::uint8_t {
     parameters,
     gradients,
+    gradients_after_activations,  ///< memory that activations use before gradients do
     moments,
     master,
     gathered,
@@ -33,7 +35,8 @@ std::string_view name_of(MemoryUse use);
 
 /// Bytes by use; `total` is their sum.
 struct MemoryPlan {
-    std::array<std::size_t, static_cast<std::size_t>(MemoryUse::count)> by_use{};
+    using ByUse = std::array<std::size_t, static_cast<std::size_t>(MemoryUse::count)>;
+    ByUse by_use{};
     std::size_t total = 0;
 
     std::size_t operator[](MemoryUse use) const { return by_use[static_cast<std::size_t>(use)]; }
@@ -53,6 +56,10 @@ MemoryBlock allocate_host_memory(std::size_t bytes);
 /// measuring arena, whose tensors have a shape but no memory, and then against a real arena of exactly the
 /// measured size. So the plan cannot differ from the allocation.
 class Arena {
+    struct Piece {
+        std::size_t begin, end;
+    };
+
   public:
     /// A measuring arena: counts, and returns tensors that must not be read or written.
     static Arena measuring(Device device);
@@ -63,14 +70,23 @@ class Arena {
     /// space was used before in a closed Scope, and zero otherwise.
     Tensor make(MemoryUse use, DType dtype, const Shape& shape);
 
+    /// Lends the memory of a tensor of MemoryUse::gradients, which is in use only from some moment on:
+    /// make_in_lent() may put there what nobody needs any more by then.
+    void lend(const Tensor& gradient);
+    /// As make(), but in lent memory if a piece of it has room. Memory is lent once. The bytes are then not
+    /// initialised.
+    Tensor make_in_lent(MemoryUse use, DType dtype, const Shape& shape);
+
     /// Buffers made while a Scope is open give their space back when it closes; what is made next reuses it.
     /// This is how buffers that never live at the same time share memory.
     class Scope {
       public:
-        explicit Scope(Arena& arena) : arena_(arena), used_(arena.used_), by_use_(arena.by_use_) {}
+        explicit Scope(Arena& arena)
+            : arena_(arena), used_(arena.used_), by_use_(arena.by_use_), lent_(arena.lent_) {}
         ~Scope() {
             arena_.used_ = used_;
             arena_.by_use_ = by_use_;
+            arena_.lent_ = std::move(lent_);
         }
         Scope(const Scope&) = delete;
         Scope& operator=(const Scope&) = delete;
@@ -78,7 +94,8 @@ class Arena {
       private:
         Arena& arena_;
         std::size_t used_;
-        std::array<std::size_t, static_cast<std::size_t>(MemoryUse::count)> by_use_;
+        MemoryPlan::ByUse by_use_;
+        std::vector<Piece> lent_;
     };
 
     bool is_measuring() const { return !block_; }
@@ -91,10 +108,13 @@ class Arena {
   private:
     Arena(Device device, std::size_t capacity) : capacity_(capacity), device_(device) {}
 
+    std::byte* base() const;
+
     MemoryBlock block_;
     std::size_t capacity_ = 0;
     std::size_t used_ = 0;
-    std::array<std::size_t, static_cast<std::size_t>(MemoryUse::count)> by_use_{};
+    MemoryPlan::ByUse by_use_{};
+    std::vector<Piece> lent_;  // in the order of their addresses, none next to another
     MemoryPlan peak_;
     Device device_;
 };

@@ -63,11 +63,15 @@ struct RoomSize {
         if (kind != Fp8Scales::one)
             scales = std::max(scales, shape_of_scales(kind, rows, columns, groups).numel());
     }
-    Fp8Room make(Arena& arena, MemoryUse use) const {
+    /// From make(dtype, shape).
+    Fp8Room made_by(const auto& make) const {
         const auto flat = [&](DType dtype, std::int64_t elements) {
-            return elements > 0 ? arena.make(use, dtype, {elements}) : Tensor();
+            return elements > 0 ? make(dtype, Shape{elements}) : Tensor();
         };
         return {.numbers = flat(DType::f8, numbers), .scales = flat(DType::f32, scales)};
+    }
+    Fp8Room make(Arena& arena, MemoryUse use) const {
+        return made_by([&](DType dtype, const Shape& shape) { return arena.make(use, dtype, shape); });
     }
 };
 
@@ -130,17 +134,22 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
 }
 
 void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
-                                  const std::vector<KeptBlock>& blocks, bool weight_gradients_wait) {
+                                  const std::vector<KeptBlock>& blocks, bool weight_gradients_wait,
+                                  const std::vector<std::vector<Tensor>>& later) {
     const DType compute = precision.parameters;
-    const auto residual = [&] {
-        return arena.make(MemoryUse::residual_stream, precision.residual, {largest.held, largest.hidden});
+    const auto make = [&](MemoryUse use, DType dtype, const Shape& shape) {
+        return arena.make_in_lent(use, dtype, shape);
     };
-    const auto rstd = [&] { return arena.make(MemoryUse::residual_stream, DType::f32, {largest.held}); };
+    const Shape residual_shape{largest.held, largest.hidden};
+    const auto residual = [&] {
+        return make(MemoryUse::residual_stream, precision.residual, residual_shape);
+    };
+    const auto rstd = [&] { return make(MemoryUse::residual_stream, DType::f32, {largest.held}); };
     const auto attention = [&](std::int64_t rows, std::int64_t columns) {
-        return arena.make(MemoryUse::attention_activations, compute, {rows, columns});
+        return make(MemoryUse::attention_activations, compute, {rows, columns});
     };
     const auto mlp = [&](std::int64_t rows, std::int64_t columns) {
-        return arena.make(MemoryUse::mlp_activations, compute, {rows, columns});
+        return make(MemoryUse::mlp_activations, compute, {rows, columns});
     };
 
     // The head's norm reads what the last block adds.
@@ -153,11 +162,16 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
     // The next block, or the head, still reads the last mid_residual: it cannot share the head's memory.
     Tensor shared_mid_residual;
     const auto plan_slot = [&](const Dropped& dropped, const KeptBlock& block, BlockActivations& kept) {
+        // The largest come first: lent memory has more room for the small ones.
+        if (!dropped.gate_up) kept.gate_up = mlp(largest.expert_rows(), 2 * largest.ffn);
+        if (!dropped.activated) kept.activated = mlp(largest.expert_rows(), largest.ffn);
         kept.residual = residual();
         kept.attention_rstd = rstd();
         kept.mlp_rstd = rstd();
         if (dropped.projected) {
-            if (!shared_mid_residual) shared_mid_residual = residual();
+            if (!shared_mid_residual)
+                shared_mid_residual =
+                    arena.make(MemoryUse::residual_stream, precision.residual, residual_shape);
             kept.mid_residual = shared_mid_residual;
         } else {
             kept.qkv = attention(largest.tokens, largest.qkv_columns());
@@ -166,18 +180,15 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         }
         if (!dropped.attended) {
             kept.attended = attention(largest.tokens, largest.query_columns());
-            kept.lse =
-                arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
+            kept.lse = make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
         }
         if (!dropped.normed) {
             kept.attention_normed = attention(largest.held, largest.hidden);
             kept.mlp_normed = mlp(largest.held, largest.hidden);
         }
-        if (!dropped.gate_up) kept.gate_up = mlp(largest.expert_rows(), 2 * largest.ffn);
-        if (!dropped.activated) kept.activated = mlp(largest.expert_rows(), largest.ffn);
         if (largest.experts > 0) {
             const auto routing = [&](DType dtype, const Shape& shape) {
-                return arena.make(MemoryUse::mlp_activations, dtype, shape);
+                return make(MemoryUse::mlp_activations, dtype, shape);
             };
             kept.router_probabilities = routing(DType::f32, {largest.tokens, largest.experts});
             kept.expert_of_slot = routing(DType::i32, {largest.tokens, largest.slots});
@@ -213,9 +224,10 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
                 RoomSize size;
                 size.hold(fp8_scales(block.fp8, Fp8Operand::input), input_columns(largest, i),
                           fp8_rows(largest.tokens, block.fp8));
+                const MemoryUse use = matrix == AdaptedMatrix::qkv ? MemoryUse::attention_activations
+                                                                   : MemoryUse::mlp_activations;
                 kept.fp8_inputs[i] =
-                    size.make(arena, matrix == AdaptedMatrix::qkv ? MemoryUse::attention_activations
-                                                                  : MemoryUse::mlp_activations);
+                    size.made_by([&](DType dtype, const Shape& shape) { return make(use, dtype, shape); });
             }
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
@@ -226,11 +238,14 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             kept.dqkv = waiting(largest.qkv_columns());
         }
     };
-    for (std::size_t i = 0; i < blocks.size(); ++i)
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (!later.empty())
+            for (const Tensor& gradient : later[i]) arena.lend(gradient);
         for (BlockActivations& slot : blocks_[i]) {
             plan_slot(Dropped(blocks[i], largest), blocks[i], slot);
             slot.fp8_weights = fp8_weights(static_cast<int>(i));
         }
+    }
 }
 
 void ActivationBuffers::plan_fp8_weights(Arena& arena, const BlockShape& shape,

@@ -143,9 +143,11 @@ struct KeptBlock {
 /// all.
 class ActivationBuffers {
   public:
-    /// The buffers that must survive while the head runs.
+    /// The buffers that must survive while the head runs. `later` [block], if not empty, is memory that is
+    /// in use only after the block's backward: it is lent to this block and those after it.
     void plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
-                   const std::vector<KeptBlock>& blocks, bool weight_gradients_wait);
+                   const std::vector<KeptBlock>& blocks, bool weight_gradients_wait,
+                   const std::vector<std::vector<Tensor>>& later = {});
     /// The buffers that only a running block needs; the head may use the same memory.
     void plan_block_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
                             const std::vector<KeptBlock>& blocks, const TensorParallel& parallel,

@@ -94,6 +94,24 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
     return blocks;
 }
 
+/// Backward goes from the last block to the first and then to the embedding: what gradients of the next unit
+/// are written into, a block's activations have left. A tied embedding gets its first gradients from the
+/// head.
+std::vector<std::vector<Tensor>> CausalLm::gradients_after_blocks() const {
+    if (!options_.one_micro_batch) return {};
+    require(stage_.chunks.size() == 1 && stage_.embeds(), "a rank of a pipeline has several micro-batches");
+    const StageChunk& chunk = stage_.chunks[0];
+    std::vector<std::vector<Tensor>> later;
+    for (int i = 0; i < chunk.blocks(); ++i) {
+        if (i > 0)
+            later.push_back(store_.gradient_memory(chunk.first_block + i - 1));
+        else
+            later.push_back(config_.tie_word_embeddings ? std::vector<Tensor>()
+                                                        : store_.gradient_memory(chunk.embedding));
+    }
+    return later;
+}
+
 void CausalLm::plan(Arena& arena) {
     const BlockShape largest =
         BlockShape::make(config_, options_.moe_mode, parallel_, options_.rows, options_.row_length);
@@ -102,7 +120,8 @@ void CausalLm::plan(Arena& arena) {
     batch_buffers_.plan(arena, options_.rows, options_.row_length, options_.batches);
     rope_cosine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
     rope_sine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
-    activations_.plan_kept(arena, largest, options_.precision, blocks, options_.weight_gradients_wait);
+    activations_.plan_kept(arena, largest, options_.precision, blocks, options_.weight_gradients_wait,
+                           gradients_after_blocks());
     dresidual_ =
         arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
     if (has_head) head_.plan_results(arena, largest, head_sizes());

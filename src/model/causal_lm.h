@@ -60,6 +60,8 @@ class CausalLm {
     /// Allocates the activations from the arena; called once against a measuring arena and once against a
     /// real one.
     void plan(Arena& arena);
+    /// Whether a forward overwrites gradients of the backward before it.
+    bool uses_memory_of_gradients() const { return options_.one_micro_batch; }
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
@@ -126,6 +128,8 @@ class CausalLm {
     /// The vocabulary rows that this rank holds.
     Range vocabulary() const;
     std::vector<KeptBlock> kept_blocks() const;
+    /// [block]: memory of gradients that is in use only after the block's backward; empty: of none.
+    std::vector<std::vector<Tensor>> gradients_after_blocks() const;
     AdapterSettings adapter_settings() const;
     /// The adapter of one of this stage's leaves; nullptr: it has none.
     const AdaptedWeight* adapter_of(std::string_view leaf) const;

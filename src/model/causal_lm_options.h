@@ -36,7 +36,8 @@ struct CausalLmOptions {
     Adapters adapters{};                 ///< of a model that is not trained whole
     bool counts_predictions = false;     ///< losses also leave entropy() and correct()
     bool weight_gradients_wait = false;  ///< backwards come in two parts
-    int batches = 1;                     ///< micro-batches that are on their way through the rank at a time
+    bool one_micro_batch = false;  ///< in an update, at most: activations may use memory of later gradients
+    int batches = 1;               ///< micro-batches that are on their way through the rank at a time
 };
 
 }  // namespace drover

@@ -76,6 +76,10 @@ class ParamStore {
     /// What was gathered from these parameters is out of date.
     virtual void weights_changed(Written which) = 0;
 
+    /// After plan(): the memory of a unit's gradients. With one micro-batch in an update nothing uses it from
+    /// the update of the weights to the unit's turn in the next backward.
+    virtual std::vector<Tensor> gradient_memory(int unit) const = 0;
+
     /// In the order of spec().
     virtual std::span<const OwnedLeaf> owned() const = 0;
 };

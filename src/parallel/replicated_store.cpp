@@ -1,5 +1,8 @@
 #include "parallel/replicated_store.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace drover {
 
 ReplicatedStore::ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
@@ -17,14 +20,18 @@ void ReplicatedStore::plan(Arena& arena) {
     written_.assign(placement_.size(), false);
     owned_.clear();
     for (std::size_t unit = 0; unit < placement_.size(); ++unit)
+        for (const StoragePlacement& storage : placement_[unit].storages)
+            weights_[unit].push_back(storage.present()
+                                         ? arena.make(MemoryUse::parameters, param_dtype_, storage.shape)
+                                         : Tensor());
+    // A unit's gradients are next to each other, so that their memory can be lent in one piece.
+    for (std::size_t unit = 0; unit < placement_.size(); ++unit)
         for (const StoragePlacement& storage : placement_[unit].storages) {
-            Tensor weight, gradient;
-            if (storage.present()) {
-                weight = arena.make(MemoryUse::parameters, param_dtype_, storage.shape);
-                if (gradient_dtype_ && storage.trained())
-                    gradient = arena.make(MemoryUse::gradients, *gradient_dtype_, storage.shape);
-            }
-            weights_[unit].push_back(weight);
+            const bool has_gradient = gradient_dtype_ && storage.present() && storage.trained();
+            const Tensor weight = weights_[unit][gradients_[unit].size()],
+                         gradient = has_gradient
+                                        ? arena.make(MemoryUse::gradients, *gradient_dtype_, storage.shape)
+                                        : Tensor();
             gradients_[unit].push_back(gradient);
             for (const LeafPlacement& leaf : storage.leaves)
                 owned_.push_back(own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
@@ -64,6 +71,13 @@ void ReplicatedStore::reduce(Stream stream, int unit) {
 void ReplicatedStore::finish_gradients(Stream stream) {
     for (Pending& pending : pending_) pending.wait(stream);
     pending_.clear();
+}
+
+std::vector<Tensor> ReplicatedStore::gradient_memory(int unit) const {
+    std::vector<Tensor> present;
+    std::ranges::copy_if(gradients_[static_cast<std::size_t>(unit)], std::back_inserter(present),
+                         [](const Tensor& gradient) { return static_cast<bool>(gradient); });
+    return present;
 }
 
 }  // namespace drover

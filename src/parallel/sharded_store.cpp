@@ -1,6 +1,7 @@
 #include "parallel/sharded_store.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace drover {
 namespace {
@@ -122,28 +123,38 @@ void ShardedStore::plan_owned(Arena& arena) {
     owned_.clear();
     weight_shards_.assign(placement_.size(), {});
     gradient_shards_.assign(placement_.size(), {});
-    for (std::size_t unit = 0; unit < placement_.size(); ++unit)
-        for (std::size_t i = 0; i < placement_[unit].storages.size(); ++i) {
-            const StoragePlacement& storage = placement_[unit].storages[i];
-            auto& weights = weight_shards_[unit].emplace_back();
-            auto& gradients = gradient_shards_[unit].emplace_back();
-            for (const LeafPlacement& leaf : storage.leaves) {
-                const Shape shard = with_rows(storage.shape, leaf.shard_rows);
-                // Where a whole matrix is kept anyway, the owned rows live in it.
-                const auto in_whole = [&](const std::vector<Slot>& slots) {
-                    const Buffers& whole = slots[unit].of_unit.at(static_cast<int>(unit));
-                    return leaf_rows(whole.storages[i], leaf).rows(leaf.owned.begin, leaf.owned.count);
-                };
-                weights.push_back(gathers_each_use_ ? arena.make(MemoryUse::parameters, param_dtype_, shard)
-                                                    : in_whole(weight_slots_));
-                gradients.push_back(!leaf.spec->trained ? Tensor()
-                                    : scatters_each_micro_batch_ || !even(leaf)
-                                        ? arena.make(MemoryUse::gradients, gradient_dtype_, shard)
-                                        : in_whole(gradient_slots_));
-                owned_.push_back(own_leaf(leaf, weights.back().rows(0, leaf.owned.count),
-                                          gradients.back().first_rows(leaf.owned.count)));
-            }
+    // Where a whole matrix is kept anyway, the owned rows live in it.
+    const auto in_whole = [&](const std::vector<Slot>& slots, std::size_t unit, std::size_t storage,
+                              const LeafPlacement& leaf) {
+        const Buffers& whole = slots[unit].of_unit.at(static_cast<int>(unit));
+        return leaf_rows(whole.storages[storage], leaf).rows(leaf.owned.begin, leaf.owned.count);
+    };
+    const auto for_each_storage = [&](const auto& use) {
+        for (std::size_t unit = 0; unit < placement_.size(); ++unit)
+            for (std::size_t i = 0; i < placement_[unit].storages.size(); ++i)
+                use(unit, i, placement_[unit].storages[i]);
+    };
+    for_each_storage([&](std::size_t unit, std::size_t i, const StoragePlacement& storage) {
+        auto& weights = weight_shards_[unit].emplace_back();
+        for (const LeafPlacement& leaf : storage.leaves)
+            weights.push_back(gathers_each_use_ ? arena.make(MemoryUse::parameters, param_dtype_,
+                                                             with_rows(storage.shape, leaf.shard_rows))
+                                                : in_whole(weight_slots_, unit, i, leaf));
+    });
+    // A unit's gradients are next to each other, so that their memory can be lent in one piece.
+    for_each_storage([&](std::size_t unit, std::size_t i, const StoragePlacement& storage) {
+        auto& gradients = gradient_shards_[unit].emplace_back();
+        for (std::size_t j = 0; j < storage.leaves.size(); ++j) {
+            const LeafPlacement& leaf = storage.leaves[j];
+            gradients.push_back(!leaf.spec->trained ? Tensor()
+                                : scatters_each_micro_batch_ || !even(leaf)
+                                    ? arena.make(MemoryUse::gradients, gradient_dtype_,
+                                                 with_rows(storage.shape, leaf.shard_rows))
+                                    : in_whole(gradient_slots_, unit, i, leaf));
+            owned_.push_back(own_leaf(leaf, weight_shards_[unit][i][j].rows(0, leaf.owned.count),
+                                      gradients.back().first_rows(leaf.owned.count)));
         }
+    });
 }
 
 // -----------------------------------------------------------------------------------------------------
@@ -306,6 +317,20 @@ void ShardedStore::finish_gradients(Stream stream) {
         });
         for (Pending& sum : pending) sum.wait(stream);
     }
+}
+
+std::vector<Tensor> ShardedStore::gradient_memory(int unit) const {
+    std::vector<Tensor> present;
+    const auto add = [&](const std::vector<Tensor>& tensors) {
+        std::ranges::copy_if(tensors, std::back_inserter(present),
+                             [](const Tensor& gradient) { return static_cast<bool>(gradient); });
+    };
+    const auto index = static_cast<std::size_t>(unit);
+    if (scatters_each_micro_batch_)
+        for (const std::vector<Tensor>& shards : gradient_shards_[index]) add(shards);
+    else
+        add(gradient_slots_[index].of_unit.at(unit).storages);
+    return present;
 }
 
 }  // namespace drover

@@ -32,6 +32,8 @@ class ShardedStore final : public ParamStore {
     void reduce(Stream stream, int unit) override;
     void finish_gradients(Stream stream) override;
 
+    std::vector<Tensor> gradient_memory(int unit) const override;
+
     std::span<const OwnedLeaf> owned() const override { return owned_; }
 
   private:

@@ -197,7 +197,7 @@ TEST_F(RunClmRefuses, ADeepSpeedFileThatCountsOtherSteps) {
 }
 
 TEST_F(RunClmRefuses, MoreMemoryThanItMayTake) {
-    expect_refused("--memory_fraction 0.0000001", 1, "needs 14.07 MiB");
+    expect_refused("--memory_fraction 0.0000001", 1, "needs 13.57 MiB");
 }
 
 TEST_F(RunClmRefuses, NumbersThatAreNotFinite) {

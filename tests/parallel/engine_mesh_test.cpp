@@ -145,5 +145,43 @@ TEST(EvaluationOnAMesh, SumsUpAllRanksAndPieces) {
     }
 }
 
+/// With one micro-batch in an update; whole gradients, or the owned rows alone.
+TEST(GradientMemoryOnAMesh, IsSharedWithActivationsUnderEverySharding) {
+    omp_set_num_threads(1);
+    for (const test::MeshModel& model : test::mesh_models()) {
+        if (model.name != "mixtral" && model.name != "uneven" && model.name != "tied") continue;
+        for (const test::MeshCase& mesh_case : cases())
+            run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+                omp_set_num_threads(1);
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+                const auto backend = make_cpu_backend();
+                TrainEngineOptions options = options_of(mesh_case, 4);
+                TrainEngine apart(model.config, options, *backend, mesh);
+                options.pipeline.micro_batches = 1;
+                TrainEngine sharing(model.config, options, *backend, mesh);
+                for (TrainEngine* engine : {&apart, &sharing}) {
+                    engine->allocate();
+                    engine->initialize_weights(1);
+                }
+                const MemoryPlan& plan = sharing.memory_plan();
+                const std::size_t shared = plan[MemoryUse::gradients_after_activations];
+                EXPECT_GT(shared, 0u) << model.name << ' ' << mesh_case.text();
+                EXPECT_EQ(plan[MemoryUse::gradients] + shared, apart.memory_plan()[MemoryUse::gradients]);
+                EXPECT_EQ(plan.total + shared, apart.memory_plan().total);
+                const Batch batch = some_rows(4 * mesh.replicas().rank(), 4, model.config.vocab_size);
+                for (int step = 0; step < 2; ++step) {
+                    const UpdateResult expected = apart.step({&batch, 1}, 1e-2),
+                                       got = sharing.step({&batch, 1}, 1e-2);
+                    EXPECT_EQ(got.loss, expected.loss) << mesh_case.text();
+                    EXPECT_EQ(got.gradient_norm, expected.gradient_norm) << mesh_case.text();
+                    sharing.evaluate(batch);
+                }
+                EXPECT_EQ(test::whole_leaves(sharing.model_spec(), sharing.store(), mesh),
+                          test::whole_leaves(apart.model_spec(), apart.store(), mesh))
+                    << model.name << ' ' << mesh_case.text();
+            });
+    }
+}
+
 }  // namespace
 }  // namespace drover

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,8 @@ std::string_view name_of(PipelineScheduleKind kind, int chunks);
 struct PipelineSettings {
     PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
     int chunks = 1;           ///< parts of the model per rank ("virtual stages")
-    int micro_batches = 1;    ///< the most in an update, for the plan
+    /// The most in an update, for the plan. Unless it is said, any number.
+    int micro_batches = std::numeric_limits<int>::max();
     std::vector<int> cuts{};  ///< the first block of every stage but the first; empty: evenly
 };
 

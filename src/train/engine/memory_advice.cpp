@@ -62,11 +62,16 @@ class Planner {
         return fitting;
     }
 
+    /// A pipeline's room no longer grows from three per rank on.
+    TrainEngineOptions with_more_micro_batches(TrainEngineOptions options) const {
+        options.pipeline.micro_batches = std::max(options.pipeline.micro_batches, 3 * mesh_.shape().pp);
+        return options;
+    }
+
     /// The largest smaller micro-batch that fits, keeping the number of rows per update.
     std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
         const std::int64_t rows = options.model.rows;
-        // There will be more of them; a pipeline's room no longer grows from three per rank on.
-        options.pipeline.micro_batches = std::max(options.pipeline.micro_batches, 3 * mesh_.shape().pp);
+        options = with_more_micro_batches(options);
         std::int64_t fitting = fewer_rows(options);
         while (fitting > 0 && rows % fitting != 0) --fitting;
         std::int64_t steps = 0;
@@ -118,7 +123,7 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
         if (!change.empty()) changes.push_back(std::move(change));
     if (!changes.empty()) return fmt::format("One of these makes it fit: {}.", fmt::join(changes, "; or "));
 
-    TrainEngineOptions smallest = options;
+    TrainEngineOptions smallest = options.model.rows > 1 ? planner.with_more_micro_batches(options) : options;
     smallest.model.recompute = {Recompute::full};
     smallest.model.rows = 1;
     if (planner.fits(smallest)) {
@@ -136,7 +141,8 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
     }
     const MemoryPlan plan = planner.plan(smallest);
     const std::size_t states = plan[MemoryUse::parameters] + plan[MemoryUse::gradients] +
-                               plan[MemoryUse::moments] + plan[MemoryUse::master];
+                               plan[MemoryUse::gradients_after_activations] + plan[MemoryUse::moments] +
+                               plan[MemoryUse::master];
     const std::size_t others = plan.total - states;
     const std::size_t bytes = available.device_bytes;
     if (others < bytes)

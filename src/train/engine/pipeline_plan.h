@@ -15,6 +15,8 @@ class PipelinePlan {
     /// `weights_can_wait`: the gradients of weights may be computed later than those of inputs.
     PipelinePlan(const PipelineSettings& settings, int ranks, int rank, bool weights_can_wait);
 
+    /// The most micro-batches that an update may have.
+    int most_trained() const { return most_trained_; }
     /// What this rank does in an update of `micro_batches`, no more than planned, or to evaluate them.
     const std::vector<PipelineAction>& training(int micro_batches);
     const std::vector<PipelineAction>& evaluation(int micro_batches) {

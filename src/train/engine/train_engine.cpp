@@ -82,7 +82,9 @@ PipelineSettings planned_pipeline(const TrainEngineOptions& options) {
     return settings;
 }
 
-CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan, bool gathers_weights) {
+CausalLmOptions planned_model(const TrainEngineOptions& all, const PipelinePlan& plan, bool gathers_weights) {
+    CausalLmOptions options = all.model;
+    options.one_micro_batch = !all.evaluation_only && plan.ranks() == 1 && plan.most_trained() == 1;
     if (gathers_weights) options.keeps_frozen_fp8 = false;  // copies would keep what is not kept itself
     options.weight_gradients_wait = plan.weights_wait();
     options.batches = plan.batches();
@@ -116,8 +118,7 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
           backend)),
       optimizer_(make_optimizer(options.optimizer, options_.model.precision, mesh)),
       model_(config_,
-             planned_model(options_.model, pipeline_,
-                           options.sharding == Sharding::zero3 && !mesh.data().idle()),
+             planned_model(options_, pipeline_, options.sharding == Sharding::zero3 && !mesh.data().idle()),
              stage_, backend, *store_, parallel_, mesh.replicas()),
       executor_(model_, pipeline_, backend, mesh),
       readback_(backend),
@@ -391,8 +392,11 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
     // Loss and norm are those of all ranks, so every rank decides alike.
     const bool loss_finite = std::isfinite(result.loss),
                gradients_finite = std::isfinite(result.gradient_norm);
-    if (!loss_finite || (!gradients_finite && !loss_scaler_))
+    if (!loss_finite || (!gradients_finite && !loss_scaler_)) {
         result.non_finite = find_non_finite(micro_batches);
+        // Its forwards have used memory of the gradients, which the update still needs.
+        if (!options_.skip_non_finite && model_.uses_memory_of_gradients()) enqueue_gradients(micro_batches);
+    }
     if (loss_scaler_) loss_scaler_->update(gradients_finite);
     if (!loss_finite || !gradients_finite) {  // the device has left everything as it was
         if (options_.skip_non_finite || (loss_scaler_ && !gradients_finite)) {

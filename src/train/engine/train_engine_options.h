@@ -21,7 +21,9 @@ struct TrainEngineOptions {
     HfCompat compat;
     InitKind init = InitKind::hugging_face;  ///< of randomly drawn weights
     Sharding sharding = Sharding::replicated;
-    PipelineSettings pipeline{};  ///< for a mesh with several pipeline ranks
+    /// For a mesh with several pipeline ranks, except for the most micro-batches of an update: if that is one,
+    /// activations and gradients share memory.
+    PipelineSettings pipeline{};
     /// The replicas' micro-batches are parts of one batch, as under SPMD; otherwise each is its own batch.
     /// This matters for older releases, which take the mean over a batch.
     bool shared_batches = false;

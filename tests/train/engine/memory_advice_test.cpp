@@ -106,6 +106,32 @@ TEST_F(MemoryAdvice, CombinesWhenOneChangeIsNotEnough) {
         << text;
 }
 
+/// A smaller batch comes with more of them in an update, and then gradients have memory of their own.
+TEST_F(MemoryAdvice, PlansASmallerBatchForMoreMicroBatches) {
+    TrainEngineOptions asked = options(), one = options(), several = options();
+    asked.pipeline.micro_batches = one.pipeline.micro_batches = 1;
+    one.model.rows = several.model.rows = 6;
+    several.pipeline.micro_batches = 2;
+    ASSERT_LT(needed(one), needed(several));
+    const auto mentioned = [&](std::size_t available) {
+        return advice(asked, available).find("--per_device_train_batch_size 6 ") != std::string::npos;
+    };
+    EXPECT_TRUE(mentioned(needed(several)));
+    EXPECT_FALSE(mentioned(needed(several) - 1));
+}
+
+TEST_F(MemoryAdvice, CombinesOnlyWhatFitsTogether) {
+    TrainEngineOptions asked = options(), smallest = options();
+    asked.pipeline.micro_batches = 1;
+    smallest.model.recompute = {Recompute::full};
+    smallest.model.rows = 1;
+    const std::string both =
+        "--recompute full and --per_device_train_batch_size 1 --gradient_accumulation_steps 36";
+    EXPECT_NE(advice(asked, needed(smallest)).find(both), std::string::npos);
+    const std::string less = advice(asked, needed(smallest) - 1);
+    EXPECT_NE(less.find("Even one row with --recompute full needs"), std::string::npos) << less;
+}
+
 /// The search used to try every number below a batch of this size.
 TEST_F(MemoryAdvice, FindsDivisorsOfAnyBatch) {
     TrainEngineOptions huge = options(), few = options();

@@ -45,20 +45,22 @@ TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
          {Precision::fp32(), Precision::pure_bf16(), Precision::with_master(DType::bf16)})
         for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::selective_mlp,
                                      Recompute::selective_attention, Recompute::full})
-            for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX}) {
-                TrainEngine engine(config_,
-                                   {.model = {.precision = precision,
-                                              .recompute = {kind, blocks},
-                                              .rows = 3,
-                                              .row_length = 17},
-                                    .max_gradient_norm = 1,
-                                    .compat = {}},
-                                   *backend_, test::single_mesh());
-                engine.allocate();
-                std::size_t sum = 0;
-                for (const std::size_t bytes : engine.memory_plan().by_use) sum += bytes;
-                EXPECT_EQ(sum, engine.memory_plan().total);
-            }
+            for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX})
+                for (const int micro_batches : {1, 2}) {
+                    TrainEngine engine(config_,
+                                       {.model = {.precision = precision,
+                                                  .recompute = {kind, blocks},
+                                                  .rows = 3,
+                                                  .row_length = 17},
+                                        .max_gradient_norm = 1,
+                                        .compat = {},
+                                        .pipeline = {.micro_batches = micro_batches}},
+                                       *backend_, test::single_mesh());
+                    engine.allocate();
+                    std::size_t sum = 0;
+                    for (const std::size_t bytes : engine.memory_plan().by_use) sum += bytes;
+                    EXPECT_EQ(sum, engine.memory_plan().total);
+                }
 }
 
 TEST_F(MemoryPlanTest, ParametersGradientsAndMomentsByHand) {
