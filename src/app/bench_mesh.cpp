@@ -1,5 +1,6 @@
 #include "app/bench_mesh.h"
 
+#include "backend/backend.h"
 #include "comm/threads/thread_world.h"
 
 namespace drover {

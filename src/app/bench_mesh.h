@@ -3,11 +3,12 @@
 #include <memory>
 #include <optional>
 
-#include "backend/backend.h"
 #include "comm/nccl/nccl_communicators.h"
 #include "parallel/mesh.h"
 
 namespace drover {
+
+class Backend;
 
 /// The mesh of `drover bench`: one rank, either alone or, with `copies`, performing the steps of FSDP. Its
 /// collectives are then real ones of one rank, by NCCL on a GPU and by a communication thread on the CPU.

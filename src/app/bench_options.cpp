@@ -5,6 +5,7 @@
 
 #include "app/example_configs.h"
 #include "args/command.h"
+#include "backend/backend.h"
 #include "core/error.h"
 #include "model/config.h"
 #include "run/choose_backend.h"

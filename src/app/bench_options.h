@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "backend/backend.h"
 #include "core/precision.h"
 
 namespace drover {
 
+class Backend;
 class Command;
 
 struct ModelConfig;

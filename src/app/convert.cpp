@@ -6,6 +6,7 @@
 #include "app/commands.h"
 #include "app/nxdt_yaml.h"
 #include "args/command.h"
+#include "backend/backend.h"
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
 #include "convert/gguf_plan.h"

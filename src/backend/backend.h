@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/backend_settings.h"
+#include "backend/fence.h"
 #include "backend/machine_peaks.h"
 #include "backend/operation_observer.h"
 #include "backend/ops/list.h"
@@ -14,25 +15,6 @@
 #include "core/error.h"
 
 namespace drover {
-
-/// A point in a stream. Putting it again moves it to the new point.
-class Fence {
-  public:
-    virtual ~Fence() = default;
-    virtual void put(Stream stream) = 0;
-    /// Later work on this stream waits until the point has been passed. Does nothing if it was never put.
-    virtual void hold(Stream stream) = 0;
-    /// Blocks the host until the point has been passed. Returns at once if it was never put.
-    virtual void wait() = 0;
-};
-
-/// For backends that do everything at once.
-class NoFence final : public Fence {
-  public:
-    void put(Stream) override {}
-    void hold(Stream) override {}
-    void wait() override {}
-};
 
 /// Runs the operations of ops/list.h. `backend.run(stream, RmsNorm{…})` checks the operands once and enqueues
 /// the work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one

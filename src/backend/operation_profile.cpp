@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
+
 namespace drover {
 
 OperationProfile::OperationProfile(Backend& backend) : backend_(backend) {

@@ -2,9 +2,11 @@
 
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/operation_observer.h"
 
 namespace drover {
+
+class Backend;
 
 /// All operations of one name, summed up.
 struct OperationTotal {

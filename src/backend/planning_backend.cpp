@@ -1,5 +1,7 @@
 #include "backend/planning_backend.h"
 
+#include "backend/backend.h"
+
 namespace drover {
 namespace {
 

@@ -6,8 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/stream.h"
 #include "comm/collective_call.h"
+#include "core/tensor.h"
 
 namespace drover {
 

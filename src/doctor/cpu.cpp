@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "backend/backend.h"
 #include "backend/cpu/tiles/amx_probe.h"
 #include "core/control_group.h"
 #include "core/number_text.h"

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
+
 namespace drover {
 
 static_assert(no_label == ignored_target, "a label is a target as it is");

@@ -5,10 +5,14 @@
 #include <optional>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/fence.h"
+#include "backend/ops/attention.h"
+#include "core/arena.h"
 #include "core/batch.h"
 
 namespace drover {
+
+class Backend;
 
 /// Identifies the noise that the tokens of a micro-batch get in training, on any rank.
 struct TokenNoise {

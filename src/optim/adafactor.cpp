@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/backend.h"
 #include "optim/optimizers.h"
 #include "optim/statistics_groups.h"
 

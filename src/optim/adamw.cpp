@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "backend/backend.h"
 #include "optim/optimizers.h"
 
 namespace drover {

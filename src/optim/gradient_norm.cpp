@@ -3,6 +3,8 @@
 #include <map>
 #include <string_view>
 
+#include "backend/backend.h"
+
 namespace drover {
 
 void GradientNorm::plan(Arena& arena, const ParamStore& store, const ParamSpec& model) {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "backend/ops/optimizer.h"
 #include "parallel/param_store.h"
 
 namespace drover {

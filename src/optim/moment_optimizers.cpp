@@ -1,3 +1,4 @@
+#include "backend/backend.h"
 #include "optim/optimizers.h"
 
 /// SGD, Adagrad and RMSprop: the optimizers that keep at most one number per element.

@@ -5,11 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/stream.h"
+#include "core/tensor.h"
 #include "parallel/param_spec.h"
 #include "parallel/store_layout.h"
 
 namespace drover {
+
+class Arena;
+class Backend;
 
 /// A unit's storages in the order of its UnitSpec; absent ones are absent tensors. Storages without a trained
 /// leaf have no gradient.

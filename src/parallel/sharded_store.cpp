@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "backend/backend.h"
+
 namespace drover {
 namespace {
 

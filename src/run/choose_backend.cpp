@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "backend/backend.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "run/settings/run_settings.h"

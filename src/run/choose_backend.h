@@ -3,11 +3,12 @@
 #include <memory>
 #include <string_view>
 
-#include "backend/backend.h"
+#include "backend/backend_settings.h"
 #include "run/machine_place.h"
 
 namespace drover {
 
+class Backend;
 struct DeviceSettings;
 
 /// "cpu", "cuda", or "auto": a GPU if a usable one exists. With auto, a GPU that cannot be used (for example,

@@ -1,5 +1,7 @@
 #include "run/device_mesh.h"
 
+#include "backend/backend.h"
+
 namespace drover {
 
 void check_devices_alike(const ProcessGroup& ranks, Device device) {

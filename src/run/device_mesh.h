@@ -3,11 +3,12 @@
 #include <memory>
 #include <optional>
 
-#include "backend/backend.h"
 #include "comm/nccl/nccl_communicators.h"
 #include "run/mesh_plan.h"
 
 namespace drover {
+
+class Backend;
 
 /// Error that names the ranks whose device differs from the first rank's, as can happen with `--device auto`.
 /// Collective.

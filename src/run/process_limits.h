@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/backend.h"
 #include "run/device_mesh.h"
 #include "run/processes.h"
 #include "train/engine/pipeline_memory.h"
@@ -11,6 +10,7 @@
 /// How much of its machine a process of a run may use, and how long the run will take.
 namespace drover {
 
+class Backend;
 class TrainEngine;
 struct ModelConfig;
 struct RunSettings;

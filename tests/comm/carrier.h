@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "comm/world.h"
 
 namespace drover::test {

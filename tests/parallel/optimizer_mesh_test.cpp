@@ -6,6 +6,7 @@
 #include <mutex>
 #include <random>
 
+#include "backend/backend.h"
 #include "comm/threads/thread_world.h"
 #include "core/convert.h"
 #include "core/counter_rng.h"

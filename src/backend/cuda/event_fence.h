@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/backend.h"
 #include "backend/cuda/cuda_error.h"
+#include "backend/fence.h"
 
 namespace drover::cuda {
 

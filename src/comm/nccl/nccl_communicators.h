@@ -2,10 +2,11 @@
 
 #include <map>
 
-#include "backend/backend.h"
 #include "comm/nccl/link_watch.h"
 
 namespace drover {
+
+class Backend;
 
 /// Makes the communicators of a mesh whose tensors are on GPUs, one per rank. The world transports everything
 /// but tensors (the ids of links, failures, the comparisons of comm_debug); its options apply here too. World

@@ -1,3 +1,4 @@
+#include "backend/backend.h"
 #include "comm/nccl/module_interface.h"
 #include "comm/nccl/nccl_communicators.h"
 #include "core/program_module.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backend/backend.h"
 #include "core/error.h"
 #include "core/host_spans.h"
 #include "io/checkpoint_manifest.h"

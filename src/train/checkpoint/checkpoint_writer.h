@@ -5,12 +5,13 @@
 #include <optional>
 #include <thread>
 
-#include "backend/backend.h"
 #include "core/json.h"
 #include "io/tensor_files.h"
 #include "parallel/mesh.h"
 
 namespace drover {
+
+class Backend;
 
 /// A folder to write.
 struct CheckpointJob {

@@ -1,5 +1,7 @@
 #include "train/engine/step_readback.h"
 
+#include "backend/backend.h"
+
 namespace drover {
 
 StepReadback::StepReadback(Backend& backend)

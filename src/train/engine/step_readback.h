@@ -1,8 +1,12 @@
 #pragma once
 
-#include "backend/backend.h"
+#include "backend/fence.h"
+#include "backend/ops/optimizer.h"
+#include "core/arena.h"
 
 namespace drover {
+
+class Backend;
 
 /// Copies a step's numbers to the host while the device continues.
 class StepReadback {

@@ -2,9 +2,12 @@
 
 #include <span>
 
-#include "backend/backend.h"
+#include "backend/stream.h"
+#include "core/arena.h"
 
 namespace drover {
+
+class Backend;
 
 /// Writes fp32 numbers into tensors of any floating dtype on the backend's device: converted in place on a
 /// CPU, otherwise through a piece of host memory that the GPU can read directly.

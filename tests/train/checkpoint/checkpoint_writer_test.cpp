@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/backend.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
 #include "train/single_mesh.h"
