@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "core/stopwatch.h"
 #include "text/tokenizer.h"
 

@@ -9,6 +9,7 @@
 
 #include "core/console.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "text/chat/template_files.h"
 #include "text/streaming_decoder.h"

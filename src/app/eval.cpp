@@ -6,7 +6,7 @@
 #include "app/commands.h"
 #include "args/command.h"
 #include "core/console.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "data/packing/token_file.h"
 #include "run/adapter_source.h"
 #include "run/choose_backend.h"

@@ -12,7 +12,7 @@
 #include "args/command.h"
 #include "core/console.h"
 #include "core/json.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "generate/generator.h"
 #include "run/adapter_source.h"
 #include "run/choose_backend.h"

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file_lock.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/path_inside.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/packing/block_size.h"

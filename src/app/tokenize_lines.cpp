@@ -9,6 +9,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/packing/ordered_pipeline.h"
 
 namespace drover {

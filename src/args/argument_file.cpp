@@ -9,7 +9,9 @@
 #include "args/argument_name.h"
 #include "args/argument_value.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/simple_yaml.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "args/argument_description.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/words.h"
 
 namespace drover {

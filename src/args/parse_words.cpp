@@ -10,6 +10,7 @@
 #include "args/argument_name.h"
 #include "args/argument_value.h"
 #include "core/error.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

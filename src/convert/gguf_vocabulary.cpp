@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/sentencepiece_file.h"
 #include "text/side_files.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "io/safetensors_header.h"
 
 namespace drover {

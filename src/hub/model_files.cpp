@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

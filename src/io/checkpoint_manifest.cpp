@@ -6,7 +6,8 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "io/model_folder.h"
 
 namespace drover {

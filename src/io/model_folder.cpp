@@ -7,7 +7,9 @@
 #include <system_error>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/lfs_pointer.h"
+#include "core/text_file.h"
 #include "io/fused_experts.h"
 #include "io/safetensors_header.h"
 

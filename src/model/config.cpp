@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "model/config_reader.h"
 #include "model/families/family.h"
 

@@ -8,7 +8,7 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "model/config.h"
 #include "model/families/family.h"
 

@@ -9,7 +9,8 @@
 
 #include "core/error.h"
 #include "core/lfs_pointer.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "model/config_reader.h"
 
 namespace drover {

@@ -7,7 +7,9 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "core/python_text.h"
+#include "core/json_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "hub/client.h"
 #include "hub/places.h"
 #include "hub/repository.h"

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/number_text.h"
+#include "core/text_file.h"
 #include "model/config.h"
 #include "peft/adapter_card.h"
 #include "peft/adapter_weights.h"

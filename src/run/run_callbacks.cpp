@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "core/stopwatch.h"
 #include "run/settings/run_settings.h"
 

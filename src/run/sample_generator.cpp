@@ -7,6 +7,7 @@
 
 #include "core/convert.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "model/params.h"
 #include "run/merged_leaf.h"

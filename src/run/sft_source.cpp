@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
+#include "core/text_file.h"
 #include "data/conversation/example_stream.h"
 #include "data/conversation/sft_rows.h"
 #include "run/settings/run_settings.h"

@@ -8,8 +8,10 @@
 
 #include "convert/shard_weights.h"
 #include "core/failure.h"
+#include "core/json_text.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "model/saved_config.h"
 #include "peft/adapter_weights.h"

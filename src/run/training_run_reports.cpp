@@ -5,6 +5,7 @@
 
 #include "core/console.h"
 #include "core/number_text.h"
+#include "core/text_file.h"
 #include "core/this_process.h"
 #include "run/engine_settings.h"
 #include "run/mesh_report.h"

@@ -4,7 +4,9 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "core/json_text.h"
 #include "core/lfs_pointer.h"
+#include "core/text_file.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/side_files.h"

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "backend/ops/list.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "support/golden.h"
 #include "support/run_drover.h"

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
 #include "support/run_drover.h"

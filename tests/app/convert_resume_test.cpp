@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 #include "io/hf_optimizer_state.h"
 #include "io/model_folder.h"
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "io/model_folder.h"
 #include "io/raw_files.h"
 #include "support/golden.h"

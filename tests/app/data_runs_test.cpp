@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "app/mesh_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

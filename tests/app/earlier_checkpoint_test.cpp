@@ -1,4 +1,5 @@
 #include "app/mesh_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "app/mesh_runs.h"
 #include "core/json.h"
-#include "core/python_text.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 
 namespace drover {

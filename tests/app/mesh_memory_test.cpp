@@ -1,6 +1,7 @@
 #include <sstream>
 
 #include "app/mesh_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 #include "core/machine_identity.h"
 #include "support/background_run.h"
 

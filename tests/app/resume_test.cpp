@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

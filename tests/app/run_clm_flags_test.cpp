@@ -9,7 +9,9 @@
 
 #include "args/argument_table.h"
 #include "core/json.h"
-#include "core/python_text.h"
+#include "core/json_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 

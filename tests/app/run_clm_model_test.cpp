@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "app/checkpoint_runs.h"
+#include "core/json_text.h"
 #include "io/safetensors.h"
 
 namespace drover {

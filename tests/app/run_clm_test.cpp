@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 

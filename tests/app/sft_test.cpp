@@ -6,6 +6,7 @@
 
 #include "app/mesh_runs.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 
 namespace drover {

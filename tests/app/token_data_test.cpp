@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "app/mesh_runs.h"
+#include "core/json_text.h"
 #include "core/program_module.h"
 #include "data/datasets/arrow_tokens.h"
 #include "support/background_run.h"

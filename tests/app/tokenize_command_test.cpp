@@ -7,6 +7,8 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 

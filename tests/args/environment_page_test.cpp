@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "core/json.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

@@ -7,7 +7,7 @@
 #include "args/command_text.h"
 #include "args/help_text.h"
 #include "args/parse_line.h"
-#include "core/json.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

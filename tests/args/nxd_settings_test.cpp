@@ -9,6 +9,7 @@
 #include "args/help_text.h"
 #include "args/parse_line.h"
 #include "core/json.h"
+#include "core/json_text.h"
 
 namespace drover::nxd_settings_test {
 namespace {

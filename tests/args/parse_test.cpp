@@ -2,6 +2,7 @@
 #include "args/file_of_test.h"
 #include "args/parse_line.h"
 #include "args/parse_words.h"
+#include "core/json_text.h"
 #include "support/errors.h"
 
 namespace drover {

@@ -1,5 +1,6 @@
 #include "args/parse_line.h"
 #include "core/json.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

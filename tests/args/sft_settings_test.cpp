@@ -9,6 +9,7 @@
 #include "args/parse_line.h"
 #include "args/run_settings.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "support/golden.h"
 

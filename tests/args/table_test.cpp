@@ -3,6 +3,7 @@
 #include "args/environment_table.h"
 #include "args/parse_line.h"
 #include "core/json.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

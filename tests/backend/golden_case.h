@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 
 namespace drover::test {

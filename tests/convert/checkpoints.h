@@ -9,6 +9,7 @@
 #include "convert/nxd_plan.h"
 #include "core/content_hash.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 
 namespace drover::test {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "io/raw_files.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/python_json.h"
 #include "support/errors.h"
 
 namespace drover {

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 
 namespace drover {

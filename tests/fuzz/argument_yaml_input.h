@@ -4,6 +4,7 @@
 
 #include "args/argument_file.h"
 #include "args/argument_name.h"
+#include "core/json_text.h"
 #include "fuzz/accepts.h"
 
 namespace drover::test {

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "core/json_text.h"
 #include "fuzz/accepts.h"
 #include "text/chat/chat_template.h"
 #include "text/utf8.h"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "fuzz/accepts.h"
 #include "io/checkpoint_manifest.h"
 #include "train/checkpoint/run_state.h"

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "core/json_text.h"
 #include "data/conversation/example.h"
 #include "fuzz/accepts.h"
 

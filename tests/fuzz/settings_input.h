@@ -6,6 +6,7 @@
 #include "args/argument_file.h"
 #include "args/argument_table.h"
 #include "args/parse_arguments.h"
+#include "core/json_text.h"
 #include "fuzz/accepts.h"
 
 namespace drover::test {

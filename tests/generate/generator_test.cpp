@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "peft/adapter_cases.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/file_lock.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "hub/blob_hash.h"
 #include "hub/cache_report.h"

@@ -5,6 +5,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "support/errors.h"
 #include "support/file_size_limit.h"
 #include "support/golden.h"

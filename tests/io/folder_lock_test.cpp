@@ -9,6 +9,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "io/folder_lock_attempt.h"
 #include "support/errors.h"
 #include "support/golden.h"

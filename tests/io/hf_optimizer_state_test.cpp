@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "support/errors.h"
 #include "support/golden.h"
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "io/model_folder.h"
 #include "io/raw_files.h"
 #include "io/torch_archive.h"

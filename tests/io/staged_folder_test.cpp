@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "io/file_calls.h"
 #include "support/errors.h"

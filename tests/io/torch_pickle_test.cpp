@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "fuzz/run_corpus.h"
 #include "fuzz/torch_pickle_input.h"
 #include "io/hf_optimizer_state.h"

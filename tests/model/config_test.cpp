@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "model/params.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "model/adapters.h"
 #include "model/config.h"
 #include "model/params.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/json_text.h"
 #include "model/config.h"
 #include "support/golden.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/json_text.h"
 #include "model/config.h"
 #include "support/errors.h"
 #include "support/golden.h"

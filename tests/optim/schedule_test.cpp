@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/json_text.h"
 #include "support/errors.h"
 #include "support/golden.h"
 

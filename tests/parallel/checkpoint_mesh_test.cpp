@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "parallel/rank_run.h"
 #include "support/golden.h"

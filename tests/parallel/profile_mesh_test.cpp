@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/json_text.h"
 #include "core/machine_identity.h"
 #include "model/block_shape.h"
 #include "parallel/threads_run.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "comm/threads/thread_world.h"
+#include "core/text_file.h"
 #include "model/block_shape.h"
 #include "train/engine/train_engine.h"
 

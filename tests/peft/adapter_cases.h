@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "model/config.h"
 #include "support/golden.h"
 

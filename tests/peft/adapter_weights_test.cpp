@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/text_file.h"
 #include "model/params.h"
 #include "peft/adapter_cases.h"
 #include "support/errors.h"

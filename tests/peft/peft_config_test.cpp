@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/text_file.h"
 #include "peft/adapter_card.h"
 #include "peft/adapter_cases.h"
 #include "support/errors.h"

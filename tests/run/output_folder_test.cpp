@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/threads/thread_world.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 
 namespace drover {

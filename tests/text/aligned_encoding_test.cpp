@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "support/golden.h"
 #include "text/chat/special_guard.h"
 #include "text/tokenizer.h"

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 #include "text/tokenizer.h"
 

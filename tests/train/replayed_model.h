@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/text_file.h"
 #include "data/sampling/sampler.h"
 #include "support/golden.h"
 #include "train/loop/trainer.h"

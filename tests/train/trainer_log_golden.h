@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/json_text.h"
 #include "support/golden.h"
 #include "train/state/trainer_settings.h"
 

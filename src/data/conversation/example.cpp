@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_text.h"
 
 namespace drover {
 namespace {

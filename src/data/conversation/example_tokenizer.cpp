@@ -9,6 +9,7 @@
 #include "core/batch.h"
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "core/text_file.h"
 #include "text/chat/template_files.h"
 #include "text/side_files.h"
 

@@ -11,6 +11,7 @@
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text_file.h"
 #include "data/readers/arrow_library.h"
 
 namespace drover {

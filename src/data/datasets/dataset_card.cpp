@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/simple_yaml.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

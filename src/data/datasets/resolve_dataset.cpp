@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/path_inside.h"
 #include "data/datasets/dataset_folder.h"
 #include "data/datasets/glob.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "text/json_fields.h"
 #include "text/side_files.h"
 #include "text/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "core/console.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {

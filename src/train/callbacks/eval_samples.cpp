@@ -6,7 +6,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
 
 namespace drover {
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/console.h"
+#include "core/python_json.h"
 #include "core/python_text.h"
 
 namespace drover {

@@ -11,6 +11,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/python_json.h"
 #include "core/python_text.h"
 #include "core/text_file.h"
 #include "train/state/trainer_settings.h"

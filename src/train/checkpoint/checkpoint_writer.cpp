@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/host_spans.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "io/model_folder.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "io/model_folder.h"
 #include "model/adapters.h"

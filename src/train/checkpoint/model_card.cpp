@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/python_json.h"
 #include "core/python_text.h"
 #include "train/state/trainer_settings.h"
 

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <map>
 
+#include "core/python_json.h"
 #include "core/python_text.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

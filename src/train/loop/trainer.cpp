@@ -6,6 +6,7 @@
 
 #include "core/host_spans.h"
 #include "core/python_text.h"
+#include "core/text_file.h"
 #include "train/loop/evaluation.h"
 #include "train/state/agreed_error.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "model/config.h"
 
 namespace drover {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {

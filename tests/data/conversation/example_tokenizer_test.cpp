@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/batch.h"
+#include "core/text_file.h"
 #include "data/conversation/sft_rows.h"
 #include "data/fakes.h"
 #include "support/errors.h"

@@ -2,6 +2,7 @@
 
 #include "core/batch.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/conversation/document_packer.h"
 #include "data/conversation/example_stream.h"
 #include "data/conversation/sft_rows.h"

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/program_module.h"
+#include "core/text_file.h"
 #include "data/datasets/arrow_tokens.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/fakes.h"

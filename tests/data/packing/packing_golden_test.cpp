@@ -4,6 +4,7 @@
 
 #include "core/content_hash.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/datasets/file_rows.h"
 #include "data/packing/token_stream.h"
 #include "support/golden.h"

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/program_module.h"
+#include "core/text_file.h"
 #include "data/datasets/arrow_tokens.h"
 #include "data/datasets/dataset_folder.h"
 #include "data/datasets/file_rows.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/datasets/file_rows.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/read_all.h"

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/datasets/file_rows.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/text_file.h"
 #include "data/datasets/file_rows.h"
 #include "data/read_all.h"
 #include "data/readers/byte_stream.h"

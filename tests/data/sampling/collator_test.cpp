@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "data/fakes.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/torch_rng.h"
 #include "data/sampling/stream_batches.h"
 #include "support/errors.h"

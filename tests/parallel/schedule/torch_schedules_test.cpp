@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/sha256.h"
 #include "parallel/schedule/csv.h"
 #include "parallel/schedule/generators.h"

@@ -7,6 +7,8 @@
 #include <ctime>
 
 #include "core/error.h"
+#include "core/json_text.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 #include "text/chat/chat_template.h"
 

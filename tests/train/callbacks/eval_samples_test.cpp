@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/text_file.h"
 #include "support/golden.h"
 #include "train/state/trainer_settings.h"

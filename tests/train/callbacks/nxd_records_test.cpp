@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/python_text.h"
+#include "core/text_file.h"
 #include "support/errors.h"
 #include "support/golden.h"
 #include "train/state/trainer_settings.h"

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
 #include "support/test_backend.h"

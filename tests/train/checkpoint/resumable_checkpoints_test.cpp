@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "core/json.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
 #include "train/checkpoint/checkpoint_folders.h"

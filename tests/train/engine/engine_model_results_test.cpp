@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text_file.h"
 #include "io/safetensors.h"
 #include "support/test_backend.h"
 #include "train/engine/engine_model.h"

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "backend/backend.h"
+#include "core/json_text.h"
 #include "data/fakes.h"
 #include "data/packing/token_file_writer.h"
 #include "support/test_backend.h"

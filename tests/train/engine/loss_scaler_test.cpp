@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "core/json_text.h"
 #include "support/errors.h"
 #include "support/golden.h"
 #include "support/test_backend.h"

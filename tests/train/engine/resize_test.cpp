@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/json_text.h"
 #include "support/golden.h"
 #include "support/test_backend.h"
 #include "train/engine/added_rows.h"

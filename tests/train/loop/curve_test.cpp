@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/json_text.h"
 #include "core/torch_rng.h"
 #include "optim/schedule.h"
 #include "train/golden_run.h"

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
 #include "support/test_backend.h"

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/python_text.h"
+#include "core/python_json.h"
+#include "core/text_file.h"
 #include "train/callbacks/early_stop.h"
 #include "train/callbacks/log_printer.h"
 #include "train/checkpoint/results_files.h"

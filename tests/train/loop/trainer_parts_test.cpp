@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text_file.h"
 #include "support/errors.h"
 #include "train/callbacks/log_printer.h"
 #include "train/checkpoint/checkpoint_folders.h"

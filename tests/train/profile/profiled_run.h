@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
 #include "train/profile/profiler.h"
 #include "train/state/trainer_settings.h"
 

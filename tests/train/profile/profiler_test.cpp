@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/json_text.h"
 #include "train/golden_run.h"
 #include "train/profile/profiled_run.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/python_text.h"
+#include "core/python_json.h"
 #include "support/errors.h"
 #include "support/golden.h"
 #include "train/callbacks/early_stop.h"

@@ -1,8 +1,9 @@
-#include "core/json.h"
+#include "core/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/text_file.h"
 #include "support/errors.h"
 #include "support/golden.h"
 

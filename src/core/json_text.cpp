@@ -1,4 +1,4 @@
-#include "core/json.h"
+#include "core/json_text.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {
