@@ -18,7 +18,10 @@ export DROVER_SOURCE_DIR="$checkout"
 failed=0
 expected=${2:-}
 limit=${LIMIT:-1}
-[ "$expected" != ptx ] || limit=${LIMIT:-3}
+if [ "$expected" = ptx ]; then
+    limit=${LIMIT:-3}
+    export DROVER_TEST_CODE=ptx
+fi
 
 # name, seconds it may take, command
 part() {

@@ -38,6 +38,13 @@ inline std::vector<DType> activation_types() {
     return {DType::f32, DType::bf16};
 }
 
+/// Whether that backend multiplies experts in FP8 with scales of blocks. On a GPU only code for Hopper does;
+/// DROVER_TEST_CODE=ptx says that the module has none.
+inline bool multiplies_experts_in_blocks() {
+    const char* code = std::getenv("DROVER_TEST_CODE");
+    return !tests_use_cuda() || code == nullptr || std::string_view(code) != "ptx";
+}
+
 /// Writes elements of an fp32 tensor on any device, from index `first`.
 void overwrite(const Tensor& tensor, std::int64_t first, std::span<const float> elements);
 

@@ -37,6 +37,11 @@ Adapters adapters_of(const ModelConfig& config) {
     return adapters;
 }
 
+/// Whether the tests' device trains it.
+bool trains(const ModelConfig& config, Fp8Recipe recipe) {
+    return recipe != Fp8Recipe::blockwise || !config.has_experts() || test::multiplies_experts_in_blocks();
+}
+
 constexpr Fp8Recipe recipes[] = {Fp8Recipe::tensorwise, Fp8Recipe::blockwise};
 
 struct Case {
@@ -105,6 +110,7 @@ TEST(Fp8Frozen, KeptCopiesGiveTheBitsOfNewOnes) {
     const auto backend = test::make_test_backend();
     for (const Fp8Recipe recipe : recipes)
         for (const Case& of : cases()) {
+            if (!trains(of.config, recipe)) continue;
             const auto kept = engine_of(of, *backend, true, recipe),
                        made = engine_of(of, *backend, false, recipe);
             for (int step = 0; step < 3; ++step) {
@@ -173,6 +179,7 @@ TEST(Fp8Frozen, TrainsLikeBfloat16) {
     const auto backend = test::make_test_backend();
     for (const auto& [of, recipe] :
          {std::pair{cases()[0], recipes[0]}, {cases()[4], recipes[0]}, {cases()[4], recipes[1]}}) {
+        if (!trains(of.config, recipe)) continue;
         const auto fp8 = engine_of(of, *backend, true, recipe),
                    plain = engine_of(of, *backend, true, Fp8Recipe::none);
         std::vector<double> losses;

@@ -58,6 +58,9 @@ TEST_F(GradientMemory, SharingItChangesNoBitOfAdaptersAndFp8) {
          {"gqa_bfloat16", "blockwise_bfloat16", "mixtral_bfloat16", "blockwise_mixtral_bfloat16"})
         for (const Recompute kind : {Recompute::none, Recompute::selective}) {
             SCOPED_TRACE(testing::Message() << name << ' ' << static_cast<int>(kind));
+            if (std::string_view(name).starts_with("blockwise_mixtral") &&
+                !test::multiplies_experts_in_blocks())
+                continue;
             const test::GoldenFp8 golden(name);
             const TrainEngineOptions options = golden.options(Precision::pure_bf16(), {kind});
             const auto apart = golden.engine(*backend_, options),
